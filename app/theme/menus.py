@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QResizeEvent
@@ -65,6 +66,13 @@ class MenuButton(QPushButton):
         self.setText(button_text(shown) + ARROW)
 
 
+class ChoiceGroup(NamedTuple):
+    """Titles by their keys, under a heading."""
+
+    heading: str
+    titles: Mapping[str | None, str]
+
+
 class ChoiceButton(MenuButton):
     """One of ``titles`` by their keys. ``changed`` follows a choice of the person's."""
 
@@ -73,22 +81,32 @@ class ChoiceButton(MenuButton):
     def __init__(self, name: str, titles: Mapping[str | None, str]) -> None:
         super().__init__()
         self._name, self._titles = name, titles
+        self._groups: Sequence[ChoiceGroup] = ()
         self.key: str | None = None
 
     def choose(self, key: str | None) -> None:
         """A key without a title was chosen when there was such a thing, and stays until the person chooses again."""
         self.key = key
         self.clear()
-        titles = self._titles if key in self._titles else {**self._titles, key: str(key)}
-        for each, title in titles.items():
-            self.offer(title, f"{self.objectName()}.{each}", partial(self._pick, each), each == key)
-        self.setAccessibleName(f"{self._name}: {titles[key]}")
-        self.show_title(titles[key])
+        every = [self._titles, *(group.titles for group in self._groups)]
+        known = {each: title for titles in every for each, title in titles.items()}
+        self._offer_all(self._titles if key in known else {**self._titles, key: str(key)})
+        for group in self._groups:
+            self.separate()
+            self._menu.addAction(menu_text(group.heading)).setEnabled(False)
+            self._offer_all(group.titles)
+        title = known.get(key, str(key))
+        self.setAccessibleName(f"{self._name}: {title}")
+        self.show_title(title)
 
-    def retitle(self, titles: Mapping[str | None, str]) -> None:
-        """Offer these; what is chosen stays."""
-        self._titles = titles
+    def retitle(self, titles: Mapping[str | None, str], groups: Sequence[ChoiceGroup] = ()) -> None:
+        """Offer these, and ``groups`` behind them; what is chosen stays."""
+        self._titles, self._groups = titles, groups
         self.choose(self.key)
+
+    def _offer_all(self, titles: Mapping[str | None, str]) -> None:
+        for each, title in titles.items():
+            self.offer(title, f"{self.objectName()}.{each}", partial(self._pick, each), each == self.key)
 
     def _pick(self, key: str | None) -> None:
         self.choose(key)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from engine.protocol.from_engine import Effect
 from engine.protocol.keys import BATCH_INVARIANT
-from engine.protocol.lab import LabCompared, LabResult, LabText
+from engine.protocol.lab import LabCompared, LabFigure, LabResult, LabText
 from engine.protocol.records import Metric
 
 LEAST_PAIRS = 8
@@ -121,6 +121,17 @@ def amount(value: float, metric: Metric) -> str:
         return f"{value / 1e9:,.3g} GB" if value >= 0.9995e9 else f"{value / 1e6:,.3g} MB"
     digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return digits + (f" {metric.unit}" if metric.unit else "")
+
+
+def cells(figure: LabFigure) -> list[tuple[str, str]]:
+    """Each side's value, "–" for one that has none, and what is said of it: its gain over the first side, a remark."""
+    metric, gains = figure.effects[0].metric, ["", *map(verdict, figure.effects)]
+    return [
+        (amount(median, metric), ". ".join(filter(None, (gain, figure.remark(side)))))
+        if runs
+        else ("–", figure.remark(side))
+        for side, (median, runs, gain) in enumerate(zip(figure.medians, figure.runs, gains, strict=True))
+    ]
 
 
 def is_fault(comparison: LabCompared, place: int, text: LabText) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from engine.protocol.base import DeviceName, Message, Part, Quantise, Value
 from engine.protocol.from_engine import Effect
 from engine.protocol.records import LoadOptions
+from engine.protocol.remotes import RemoteModel
 
 LabGroup = Literal["The basics", "Memory", "Sharing", "Speculation"]
 Doing = Literal["waiting", "reading", "writing", "idle"]
@@ -241,11 +242,17 @@ class LabPicture(Message, frozen=True):
 class LabFigure(Part, frozen=True):
     """One figure of all sides: the single runs, in the order in which they were taken, and each side against the first.
 
-    ``effects[i]`` compares side i + 1.
+    ``effects[i]`` compares side i + 1. A side without runs has no value, and an effect of no pairs. ``remarks``: a
+    sentence on each side's value, or on why it has none, "" for nothing; empty where no side has one.
     """
 
     effects: list[Effect]
     runs: list[list[float]]
+    remarks: list[str] = []
+
+    def remark(self, side: int) -> str:
+        """The sentence on a side; "" for none."""
+        return self.remarks[side] if self.remarks else ""
 
     @property
     def medians(self) -> list[float]:
@@ -318,13 +325,17 @@ class LabResult(Message, frozen=True):
 
 
 class Column(Part, frozen=True):
-    """Definition of one column of a comparison: ``model`` "" is that of the first column; ``draft`` None its own."""
+    """Definition of one column of a comparison: ``model`` "" is that of the first column; ``draft`` None its own.
+
+    With ``remote`` a model of another server answers, which nothing else is said of; never in the first column.
+    """
 
     name: str
     model: str = ""
     draft: str | None = None
     quantise: Quantise = "none"
     set: dict[str, Value] = {}
+    remote: RemoteModel | None = None
 
 
 class ColumnQuality(Part, frozen=True):

@@ -233,6 +233,8 @@ class Usage(Part, frozen=True):
     seed: int
     thinking_tokens: int = 0
     """Number of the generated tokens that were thinking, its marks included."""
+    cached_told: bool = True
+    """False where another server does not tell ``cached_tokens``."""
 
 
 class Timings(Part, frozen=True):

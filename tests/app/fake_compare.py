@@ -36,6 +36,8 @@ def compare(path: Path, request: CompareColumns) -> Steps:
     for each in result["kinds"]:
         each["prompts"] *= told.get("prompts", 1)
         each["texts"] *= told.get("prompts", 1)
+        for figure in each["figures"]:
+            hide(figure, [column.get("remote") for column in result["columns"]])
     found = msgspec.convert(result, LabCompared)
     return LabComparison(found=found, report="<!doctype html><title>report</title>")
 
@@ -73,6 +75,16 @@ def figure(metric: dict[str, Any], one: list[float], others: list[list[float]]) 
         before, after = sorted(one)[1], sorted(other)[1]
         effects.append({"metric": metric, "before": before, "after": after, "pairs": 8, "verdict": verdict, **spread})
     return {"effects": effects, "runs": [one, *others]}
+
+
+def hide(figure: dict[str, Any], remotes: list[Any]) -> None:
+    """Of another server's column only times are seen."""
+    unseen = [
+        remote is not None and figure["effects"][0]["metric"]["title"] in ("memory", "accepted") for remote in remotes
+    ]
+    if any(remotes):
+        figure["remarks"] = ["Not seen from here." if each else "" for each in unseen]
+        figure["runs"] = [[] if each else runs for each, runs in zip(unseen, figure["runs"], strict=True)]
 
 
 def text(one: str, other: str) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QSpinBox, QTextEdit, QWidget
 
+from app.chat.elsewhere import reason
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
 from app.lab.compare.page import ComparePage
@@ -22,7 +24,7 @@ from app.link.calls import Caller
 from app.link.link import EngineLink
 from app.texts.side_by_side import MarkedText
 from app.theme.theme import Theme
-from engine.protocol import KnownModel, Metric
+from engine.protocol import KnownModel, Metric, RemoteModel
 from engine.protocol.compared import FAULT, ROUNDING, amount
 from engine.protocol.lab import Column, CompareColumns
 from tests.app import fake_compare
@@ -37,6 +39,7 @@ KV = choice(
 )  # fmt: skip
 EXACT = switch(key="batch_invariant", title="Batch-invariant arithmetic", default=False, value=False)
 CATALOGUE = [KV, switch(), choice(), number(), EXACT]
+BIG = RemoteModel(server="lab", model="big & wide")
 OWN = KnownModel(name="Qwen3-0.6B", path="/models/a, b: c = d")
 
 
@@ -222,6 +225,42 @@ def test_cards_are_changed_duplicated_and_removed(qtbot, page, state):
     for _ in range(len(words.LETTERS) - 2):
         press(page, "compare.more")
     assert not page.columns.more.isEnabled()
+
+
+def test_another_server_s_model_is_a_column_without_settings(qtbot, page, state):
+    first, second = page.columns.cards
+    add(page, 1, "kv_kind")
+    press(second, "compare.quantise.nf4")
+    page.columns.set_models([OWN], {"lab": [BIG], "gone": []})
+    assert [action.text() for action in second.model.menu().actions() if not action.isEnabled() and action.text()] == [
+        "lab", "gone: no models told",
+    ]  # fmt: skip
+    assert first.findChild(QAction, f"compare.model.lab: {BIG.model}") is None, "column A is the baseline"
+    press(second, f"compare.model.lab: {BIG.model}")
+    why = reason(BIG)
+    assert (second.elsewhere.text(), second.elsewhere.isVisible()) == (why, True)
+    for widget in (second.quantise, second.add, second.settings["kv_kind"].in_order[0]):
+        assert not widget.isEnabled()
+        assert widget.toolTip().replace("\n", " ") == why
+    page.columns.set_models([OWN])  # the server was removed meanwhile
+    press(second, "compare.duplicate")
+    compare(qtbot, page)
+    there = Column(name="big & wide on lab", remote=BIG)
+    assert asked(state).columns[1:] == [there, msgspec.structs.replace(there, name=f"{there.name} (C)")]
+    assert texts(page, "compare.missing")[:2] == ["–", "–"]
+    assert texts(page, "compare.remark")[:2] == ["Not seen from here."] * 2
+    assert texts(page, "compare.median")[:3] == ["151.2", "151.2", "151.2"], "its times are seen"
+    assert {label.property("role") for label in page.result.findChildren(QLabel, "compare.text")} == {"caption"}
+    assert nameless(page) == []
+    page.columns.set_models([OWN], {"lab": [BIG]})
+    press(second, f"compare.model.{OWN.path}")
+    assert second.elsewhere.isHidden()
+    assert second.column.set == {"kv_kind": "int8"}, "as they were before"
+    press(second, f"compare.model.lab: {BIG.model}")
+    press(first, "compare.remove")
+    press(page, "compare.run")
+    assert page.note.text() == words.FIRST_HERE
+    assert not page.busy
 
 
 def test_what_the_columns_are_to_do(qtbot, page, state, tmp_path, monkeypatch):

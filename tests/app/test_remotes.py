@@ -10,10 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
 from app.chat.elsewhere import reason
 from app.chat.transcript.stats import describe, explain
+from app.lab.page import LabView
+from app.lab.topics import COMPARE
 from app.models.remotes import CHECKING, RemotesView
 from app.models.state.remotes import RemoteServers
 from app.program import WindowProgram
@@ -150,6 +153,14 @@ def test_a_chat_is_answered_elsewhere_until_a_model_here_is_chosen(qtbot, progra
     assert not window.panel.toolTip()
     ask(qtbot, chat, "Hello once more")
     assert chat.session.talk.path[-1].stats.remote is None
+    window.show_page(MainWindow.LAB)
+    lab = window.findChild(LabView)
+    lab.show_experiment(COMPARE)
+    card = lab.compare.columns.cards[1]
+    name = f"compare.model.lab: {REMOTE.model}"
+    qtbot.waitUntil(lambda: card.findChild(QAction, name) is not None)
+    card.findChild(QAction, name).trigger()
+    assert card.column.remote == REMOTE
 
 
 def test_words_name_the_server() -> None:

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.chat.elsewhere import reason
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
 from app.lab.layout import ColumnsLayout
@@ -29,10 +30,10 @@ from app.panel.controls import FloatControl, IntControl, control_for
 from app.panel.titles import in_two
 from app.settings.page import QUANTISE
 from app.theme.icons import icon
-from app.theme.menus import ARROW, ChoiceButton
+from app.theme.menus import ARROW, ChoiceButton, ChoiceGroup
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, button_text, fill, menu_text, named, tip
-from engine.protocol import KnownModel, OptionSpec, Value
+from app.theme.widgets import ElidedLabel, button_text, caption, fill, menu_text, named, say, tip
+from engine.protocol import KnownModel, OptionSpec, RemoteModel, Value
 from engine.protocol.lab import Column
 
 _CARD_PX, _CONTROL_PX, _ICON_PX = 300, 132, 14
@@ -74,6 +75,10 @@ class SwitchSetting(QWidget):
             return msgspec.structs.replace(self._spec, value=control.value())
         return self._spec
 
+    def set_blocked(self, reason: str) -> None:
+        """Set the reason that it means nothing here, as a sentence; "" where it does."""
+        named(self._control, tooltip=tip(reason)).setEnabled(not reason)
+
     def _on_changed(self, value: Value) -> None:
         self._spec = msgspec.structs.replace(self._spec, value=value)
         self._control.set_spec(self._spec)
@@ -99,6 +104,11 @@ class ColumnCard(QFrame):
         self._theme = theme
         self._specs: dict[str, OptionSpec] = {}
         self.settings: dict[str, SwitchSetting] = {}
+        self._models: Sequence[KnownModel] = ()
+        self._servers: Mapping[str, Sequence[RemoteModel]] = {}
+        self._remote: dict[str | None, RemoteModel] = {}
+        """Models of other servers by their keys, those that are not offered any more too."""
+        self._first = False
         self.setProperty("card", "choice")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._letter = named(QLabel(), role="figure")
@@ -113,7 +123,6 @@ class ColumnCard(QFrame):
         self.model.choose(BUNDLED)
         self.quantise = ChoiceButton("Quantise a 16-bit model on load", dict(QUANTISE.items()))
         self.quantise.setObjectName("compare.quantise")
-        self.quantise.setToolTip(tip("Packs a model that comes in 16 or 32 bits a weight while it is loaded."))
         self.quantise.choose("none")
         grid = fill(QGridLayout(), spacing=(8, 6), wide=1)
         for row, (title, choice) in enumerate((("Model", self.model), ("Quantise on load", self.quantise))):
@@ -121,13 +130,15 @@ class ColumnCard(QFrame):
             label.setBuddy(choice)
             fill(grid, (label, row, 0), (choice, row, 1))
             choice.changed.connect(self._refresh)
+        self.elsewhere = caption(name="compare.elsewhere")
+        self.elsewhere.hide()
         self._rows = fill(QVBoxLayout(), spacing=6)
         self.add = named(QPushButton(f"Add a setting{ARROW}"), "compare.add", kind="choice")
         self._menu = QMenu(self, toolTipsVisible=True)
         self.add.setMenu(self._menu)
         self._groups: dict[str, QMenu] = {}
         self._actions: dict[str, QAction] = {}
-        column = fill(QVBoxLayout(self), head, grid, self._rows, margins=(14, 12, 14, 12), spacing=8)
+        column = fill(QVBoxLayout(self), head, grid, self.elsewhere, self._rows, margins=(14, 12, 14, 12), spacing=8)
         fill(column, (self.add, 0, Qt.AlignmentFlag.AlignLeft), 1)
         self._offer()
 
@@ -139,16 +150,24 @@ class ColumnCard(QFrame):
 
     @property
     def column(self) -> Column:
-        values = self._values()
+        name = self.name.text().strip() or self.name.placeholderText()
+        if self.remote is not None:
+            return Column(name=name, remote=self.remote)
         return Column(
-            name=self.name.text().strip() or self.name.placeholderText(),
+            name=name,
             model=str(self.model.key),
             quantise=str(self.quantise.key),  # type: ignore[arg-type]
-            set=values,
+            set=self._values(),
         )
+
+    @property
+    def remote(self) -> RemoteModel | None:
+        """The model of another server that is chosen; None for one of this machine."""
+        return self._remote.get(self.model.key)
 
     def set_letter(self, letter: str, removable: bool, more: bool) -> None:
         """Its letter in the row; whether it may go, and whether another may be added."""
+        self._first = letter == words.LETTERS[0]
         self._letter.setText(letter)
         self.name.setAccessibleName(f"Name of column {letter}")
         self._duplicate.setAccessibleName(f"Duplicate column {letter}")
@@ -156,10 +175,14 @@ class ColumnCard(QFrame):
         self._remove.setAccessibleName(f"Remove column {letter}")
         self._remove.setVisible(removable)
         self.add.setAccessibleName(f"Add a setting to column {letter}")
+        self._offer_models()
         self._refresh()
 
-    def set_models(self, models: Sequence[KnownModel]) -> None:
-        self.model.retitle(_titles(models))
+    def set_models(self, models: Sequence[KnownModel], servers: Mapping[str, Sequence[RemoteModel]]) -> None:
+        """Set the models that can be chosen; ``servers``: those of other servers by their names."""
+        self._models, self._servers = models, servers
+        self._remote |= {_key(model): model for offered in servers.values() for model in offered}
+        self._offer_models()
 
     def set_catalogue(self, specs: Mapping[str, OptionSpec]) -> None:
         """Set the options that can be added; those that were added stay."""
@@ -169,6 +192,7 @@ class ColumnCard(QFrame):
 
     def take(self, other: ColumnCard) -> None:
         """Be as another card is, but for a name of its own."""
+        self._remote |= other._remote
         self.model.choose(other.model.key)
         self.quantise.choose(other.quantise.key)
         for setting in other.settings.values():
@@ -192,6 +216,16 @@ class ColumnCard(QFrame):
         self._show_offers()
         self._refresh()
         self.add.setFocus()
+
+    def _offer_models(self) -> None:
+        """Another server's models come behind those of this machine, but not in the first column."""
+        groups = [
+            ChoiceGroup(words.server(name, len(offered)), {_key(model): model.model for model in offered})
+            for name, offered in self._servers.items()
+        ]
+        if self._first and groups:
+            groups = [ChoiceGroup(words.SERVERS_LATER, {})]
+        self.model.retitle(_titles(self._models), groups)
 
     def _values(self) -> dict[str, Value]:
         return {key: row.spec.value for key, row in self.settings.items()}
@@ -218,18 +252,24 @@ class ColumnCard(QFrame):
         for menu in self._groups.values():
             menu.menuAction().setVisible(any(action.isVisible() for action in menu.actions()))
         left = any(key not in self.settings for key in self._specs)
-        self.add.setEnabled(left)
-        self.add.setToolTip(tip("" if left else words.ALL_SET if self._specs else words.NO_CATALOGUE))
+        why = reason(self.remote) or ("" if left else words.ALL_SET if self._specs else words.NO_CATALOGUE)
+        named(self.add, tooltip=tip(why)).setEnabled(not why)
 
     def _add(self, spec: OptionSpec) -> None:
         self.set(msgspec.structs.replace(spec, value=words.first_value(spec)))
 
     def _refresh(self) -> None:
-        """The name that it has without one of its own."""
-        model = "" if self.model.key == BUNDLED else self.model.title
-        quantise = "" if self.quantise.key == "none" else QUANTISE[str(self.quantise.key)]
+        """The name that it has without one of its own, and which of its settings mean something."""
+        why, column = reason(self.remote), self.column
+        say(self.elsewhere, why, "caption")
+        for row in self.settings.values():
+            row.set_blocked(why)
+        named(self.quantise, tooltip=tip(why or words.QUANTISE)).setEnabled(not why)
+        self._show_offers()
+        model = "" if self.model.key == BUNDLED else words.model(self.model.title, self.remote)
+        quantise = "" if column.quantise == "none" else QUANTISE[column.quantise]
         specs = {key: row.spec for key, row in self.settings.items()}
-        self.name.setPlaceholderText(words.column_name(model, quantise, self._values(), specs))
+        self.name.setPlaceholderText(words.column_name(model, quantise, column.set, specs))
         self.changed.emit()
 
 
@@ -240,7 +280,7 @@ class ColumnCards(QWidget):
         super().__init__()
         self._theme = theme
         self.cards: list[ColumnCard] = []
-        self._models: Sequence[KnownModel] = ()
+        self._models: tuple[Sequence[KnownModel], Mapping[str, Sequence[RemoteModel]]] = ((), {})
         self.specs: dict[str, OptionSpec] = {}
         self._columns = ColumnsLayout([], theme, _CARD_PX, 1)
         self.more = named(QPushButton("Add a column"), "compare.more", clicked=lambda: self.insert().name.setFocus())
@@ -254,10 +294,11 @@ class ColumnCards(QWidget):
         names = words.unlike([column.name for column in found])
         return [msgspec.structs.replace(column, name=name) for column, name in zip(found, names, strict=True)]
 
-    def set_models(self, models: Sequence[KnownModel]) -> None:
-        self._models = list(models)
+    def set_models(self, models: Sequence[KnownModel], servers: Mapping[str, Sequence[RemoteModel]] = {}) -> None:
+        """Set the models that can be chosen; ``servers``: those of other servers by their names."""
+        self._models = models, servers
         for card in self.cards:
-            card.set_models(models)
+            card.set_models(models, servers)
 
     def set_catalogue(self, catalogue: Sequence[OptionSpec]) -> None:
         self.specs = {spec.key: spec for spec in catalogue}
@@ -270,7 +311,7 @@ class ColumnCards(QWidget):
         card.duplicated.connect(lambda: self.insert(card).name.setFocus())
         card.removed.connect(lambda: self._drop(card))
         card.changed.connect(self._order)
-        card.set_models(self._models)
+        card.set_models(*self._models)
         card.set_catalogue(self.specs)
         if after is not None:
             card.take(after)
@@ -303,6 +344,11 @@ def _titles(models: Sequence[KnownModel]) -> dict[str | None, str]:
     """The bundled model by its name, the others by their paths."""
     others: dict[str | None, str] = {model.path: model.name for model in models if model.name != BUNDLED}
     return {BUNDLED: f"{BUNDLED} (bundled)", **others}
+
+
+def _key(model: RemoteModel) -> str:
+    """Key of another server's model among the paths of those here."""
+    return f"{model.server}: {model.model}"
 
 
 def _link(text: str, name: str) -> QPushButton:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFileDialog,
     QFrame,
@@ -48,6 +48,8 @@ class ComparePage(QWidget):
     changed = Signal()
     """:attr:`busy` is another."""
     done = Signal()
+    shown = Signal()
+    """Other servers' models may be others by now."""
 
     def __init__(self, caller: Caller | None, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -113,12 +115,19 @@ class ComparePage(QWidget):
         self._say("")
         self._progress = ""
         columns = self.columns.columns
+        if columns[0].remote is not None:
+            self._say(words.FIRST_HERE)
+            return
         self._running = [column.name for column in columns]
         prompts = {BUILT_IN: (), CHAT: tuple(self._prompts), FILE: file}[self._source]
         self.comparison.start(ComparisonWork(columns, prompts, text, self.tokens.value(), self.rounds.value()))
 
     def stop(self) -> None:
         self.comparison.stop()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.shown.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self.busy:

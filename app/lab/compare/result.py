@@ -89,11 +89,16 @@ class ComparisonView(QWidget):
         medians = figure.medians
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
+            remark = caption(figure.remark(place), "compare.remark")
+            top = Qt.AlignmentFlag.AlignTop
+            if not runs:
+                grid.addWidget(_stack(label("–", "mute", "compare.missing"), remark), row + 1, place + 1, top)
+                continue
             dots = Dots([runs], [median], metric, self._theme, (low, high), place, amount)
             dots.setAccessibleName(f"{title} of {self._names[place]}")
             said = label(verdict(effect), TONES[effect.verdict], "compare.verdict") if effect else caption()
             value = label(amount(median, metric), "figure", "compare.median")
-            grid.addWidget(_stack(value, dots, said), row + 1, place + 1, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(_stack(value, dots, said, remark), row + 1, place + 1, top)
 
     def _add_texts(self, kind: KindFigures, column: QVBoxLayout, until: int) -> Iterator[None]:
         """Add those of the prompts before ``until`` that are not there yet."""

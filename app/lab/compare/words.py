@@ -8,7 +8,7 @@ from app.lab.words import LETTERS, STOPPED, STOPPING, doing
 from app.panel.controls import value_title
 from app.panel.titles import in_two
 from app.settings.page import device_title
-from engine.protocol import OptionSpec, Value
+from engine.protocol import OptionSpec, RemoteModel, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
 
@@ -19,6 +19,9 @@ STARTING = "Loading the models…"
 NO_PROMPTS = "This chat has no prompt yet."
 NO_CATALOGUE = "The engine has not told its switches yet."
 ALL_SET = "All switches are set."
+QUANTISE = "Packs a model that comes in 16 or 32 bits a weight while it is loaded."
+SERVERS_LATER = "Other servers: from column B on"
+FIRST_HERE = "Column A is the baseline. Choose a model of this machine for it."
 __all__ = ["LETTERS", "STOPPED", "STOPPING"]
 
 
@@ -34,6 +37,16 @@ def column_name(model: str, quantise: str, values: Mapping[str, Value], specs: M
     """Name of a column that was given none: its differences from the baseline. ``quantise`` "": off."""
     parts = [model, quantise, *(setting(specs[key], value) for key, value in values.items())]
     return ", ".join(filter(None, parts)) or AS_IT_IS
+
+
+def model(title: str, remote: RemoteModel | None) -> str:
+    """Name of a column's model, with its server where it is another one's."""
+    return title if remote is None else f"{remote.model} on {remote.server}"
+
+
+def server(name: str, models: int) -> str:
+    """Heading of another server's models."""
+    return name if models else f"{name}: no models told"
 
 
 def setting(spec: OptionSpec, value: Value) -> str:
@@ -64,7 +77,9 @@ def progress(told: LabProgress, names: Sequence[str]) -> str:
 
 
 def text_tone(told: LabCompared, place: int, text: LabText) -> str:
-    """``place`` counts the columns from the one after the first."""
+    """``place`` counts the columns from the one after the first. A server's text is no proof of anything."""
+    if told.columns[place + 1].remote is not None:
+        return "caption"
     return "good" if text.same else "bad" if is_fault(told, place, text) else "warn"
 
 

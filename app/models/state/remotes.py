@@ -12,6 +12,7 @@ from engine.protocol import (
     ListRemoteModels,
     ListRemotes,
     OfferedModel,
+    RemoteModel,
     RemoteServer,
     RemoveRemote,
 )
@@ -33,6 +34,15 @@ class RemoteServers(QObject):
         self.problem = ""
         """Why a server was not added or removed."""
         self.adding = False
+
+    @property
+    def offered(self) -> dict[str, list[RemoteModel]]:
+        """The models of each server, as far as they are known; none of one that told none."""
+        found = {each.name: self.models.get(each.name, "") for each in self.servers}
+        return {
+            name: [] if isinstance(models, str) else [RemoteModel(server=name, model=each.name) for each in models]
+            for name, models in found.items()
+        }
 
     def refresh(self) -> None:
         self._engine.call(LIST_REMOTES, ListRemotes(), self._on_listed, self._on_problem)

@@ -44,8 +44,9 @@ class LabWiring(QObject):
         self._library = library
         compare = view.compare
         link.options.connect(lambda message: compare.columns.set_catalogue(message.catalogue))
-        for changed in (link.welcomed, link.loaded, library.stored_changed):
+        for changed in (link.welcomed, link.loaded, library.stored_changed, library.remotes.changed):
             changed.connect(self._tell_compare)
+        compare.shown.connect(library.remotes.refresh)
         chat.prompt_changed.connect(self._tell_prompts)
         chat.chat_changed.connect(self._tell_prompts)
         view.use = self._use
@@ -74,7 +75,7 @@ class LabWiring(QObject):
         stored = [(each.name, each.path) for each in self._library.stored if not (each.missing or each.bundled)]
         for name, path in [*stored, *([(card.name, card.path)] if card is not None else [])]:
             models.setdefault(path, protocol.KnownModel(name=name, path=path))
-        self._view.compare.columns.set_models(list(models.values()))
+        self._view.compare.columns.set_models(list(models.values()), self._library.remotes.offered)
         self._view.compare.columns.set_catalogue(self._link.catalogue)
 
     def _tell_prompts(self, *_: object) -> None:

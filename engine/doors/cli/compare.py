@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from engine.protocol.lab import LabCompared
 
 COLUMN_HELP = (
-    "A column as 'NAME: key=value, key=value'; keys are the switches, model, draft and quantise. Or as a JSON object, "
-    "as --json writes columns. Two or more; with one, the first is the bundled model as it is."
+    "A column as 'NAME: key=value, key=value'; keys are the switches, model, draft and quantise, or server and model "
+    "for another server's. Or as a JSON object, as --json writes columns. Two or more; with one, the first is the "
+    "bundled model as it is."
 )
 PROMPTS_HELP = 'A text, or a .jsonl of {"text": …, "kind": "prose" or "code"}; built-in ones if left out.'
 TEXT_HELP = "A text to score every column on: perplexity and KL against the first one."
@@ -82,7 +83,7 @@ def compare(
 
 def tell(found: LabCompared) -> None:
     """Print a comparison for people."""
-    from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
+    from engine.protocol.compared import cells, quality_lines, text_verdict
     from engine.services.experiments.reports.tables import show_absent, show_line, show_table
 
     names = [column.name for column in found.columns]
@@ -90,10 +91,8 @@ def tell(found: LabCompared) -> None:
     for kind in found.kinds:
         rows = []
         for figure in kind.figures:
-            metric = figure.effects[0].metric
-            cells = [amount(figure.effects[0].before, metric)]
-            cells += [f"{amount(effect.after, metric)}: {verdict(effect)}" for effect in figure.effects]
-            rows.append(" | ".join([metric.title, *cells]))
+            row = [f"{value}: {said}" if said else value for value, said in cells(figure)]
+            rows.append(" | ".join([figure.effects[0].metric.title, *row]))
         show_table(kind.kind, " | ".join(["", *names]), rows)
         for prompt, texts in zip(kind.prompts, kind.texts, strict=True):
             for place, each in enumerate(texts):

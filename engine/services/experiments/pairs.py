@@ -6,6 +6,7 @@ A figure that is counted has no noise and needs one pair.
 from __future__ import annotations
 
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from engine.protocol.lab import LabFigure, LabPicture, LabProgress, Picture
 from engine.services.experiments.experiment import Lab, RunEvent
 
 Side = Mapping[str, float]
-"""Figures of one run of one side, by :attr:`Measured.key`."""
+"""Figures of one run of one side, by :attr:`Measured.key`; a side may lack some, but not the first one."""
 PATIENCE, LONGER = 2.0, 6.0
 """Budgets after which no further round begins, whatever is known by then; and those while other programs keep the
 processor busy."""
@@ -121,14 +122,24 @@ class Pairs:
     def figures(self) -> list[LabFigure]:
         """List the figures found, in the order of what is measured."""
         return [
-            LabFigure(effects=self._effects(place), runs=[[run[each.key] for run in side] for side in self.runs])
+            LabFigure(effects=self._effects(place), runs=self._values(each.key))
             for place, each in enumerate(self._measured)
         ]
 
     def _effects(self, place: int) -> list[Effect]:
         key, metric = self._measured[place]
-        first, *others = ([run[key] for run in side] for side in self.runs)
-        return [estimate(first, other, metric) for other in others]
+        first, *others = self._values(key)
+        return [estimate(first, other, metric) if other else _nothing(first, metric) for other in others]
+
+    def _values(self, key: str) -> list[list[float]]:
+        """The runs of each side; none of one that did not give the figure each time."""
+        return [[run[key] for run in side] if all(key in run for run in side) else [] for side in self.runs]
+
+
+def _nothing(first: Sequence[float], metric: Metric) -> Effect:
+    """The effect of a side that does not give the figure; the first one does."""
+    before = statistics.median(first)
+    return Effect(metric=metric, before=before, after=0.0, ratio=None, low=0.0, high=0.0, pairs=0, verdict="none")
 
 
 def once(metric: Metric, values: Sequence[float]) -> LabFigure:

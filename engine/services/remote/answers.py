@@ -89,13 +89,15 @@ class _Told:
         """The server's counts (0 where it tells none), and times as they were here, with the network in them."""
         counted, tokens = self._usage, self._usage.completion_tokens or 0
         read, written = counted.prompt_tokens_details, counted.completion_tokens_details
+        cached = read.cached_tokens if read is not None else None
         seconds = self._last - self._first
         usage = Usage(
             prompt_tokens=counted.prompt_tokens,
-            cached_tokens=min(counted.prompt_tokens, (read.cached_tokens if read is not None else 0) or 0),
+            cached_tokens=min(counted.prompt_tokens, cached or 0),
             generated_tokens=tokens,
             seed=0,
             thinking_tokens=(written.reasoning_tokens if written is not None else 0) or 0,
+            cached_told=cached is not None,
         )
         timings = Timings(
             queued_ms=0,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from engine.compute.runner.perplexity import MOST_TOKENS
 from engine.library.paths import ModelNotFound, find_model
 from engine.loading.memory.nvml import Meter
 from engine.loading.model import LoadedModel, release_memory
-from engine.protocol import LoadOptions, Sampling, Value
+from engine.protocol import LoadOptions, RemoteModel, Sampling, Value
 from engine.protocol.lab import Column
 from engine.services.client import Answer, EngineClient, EngineError
 from engine.services.experiments.experiment import LabError
@@ -54,6 +55,17 @@ class ComparisonRequest(NamedTuple):
     temperature: float = 0.0
     device: str = "auto"
 
+    @property
+    def elsewhere(self) -> bool:
+        """True if a model of another server has a column."""
+        return any(column.remote is not None for column in self.columns)
+
+    @property
+    def sampling(self) -> Sampling:
+        """Sampling of every answer. Answers have one length, unless another server writes some, which may refuse to."""
+        ignore_eos = not self.elsewhere
+        return Sampling(temperature=self.temperature, max_tokens=self.tokens, seed=self.seed, ignore_eos=ignore_eos)
+
 
 def text_of(file: Path) -> str:
     """The text of a file. Raises LabError for one without any, OSError."""
@@ -83,8 +95,9 @@ def prompts_of(file: Path) -> list[ComparedPrompt]:
 def parse_column(text: str) -> Column:
     """A column as the command line has it: ``NAME: key=value, key=value``, the name may be left out.
 
-    ``model``, ``draft`` and ``quantise`` are keys as well as every switch. A text that begins with a brace is a
-    :class:`Column` as JSON, in which names and paths may hold any sign. Raises :class:`LabError`.
+    ``model``, ``draft`` and ``quantise`` are keys as well as every switch; with ``server`` the model is that server's.
+    A text that begins with a brace is a :class:`Column` as JSON, in which names and paths may hold any sign. Raises
+    :class:`LabError`.
     """
     if text.startswith("{"):
         try:
@@ -104,10 +117,11 @@ def parse_column(text: str) -> Column:
     quantise = values.pop("quantise", "none")
     if quantise not in ("none", "nf4", "int4", "int8"):
         raise LabError(f"A column's quantise is none, nf4, int4 or int8, not {quantise!r}.")
-    model, draft = values.pop("model", ""), values.pop("draft", None)
+    model, draft, server = values.pop("model", ""), values.pop("draft", None), values.pop("server", "")
     return Column(
         name=name.strip() or rest.strip() or "baseline",
-        model=model,
+        model="" if server else model,
+        remote=RemoteModel(server=server, model=model) if server else None,
         draft="" if draft == "none" else draft,
         quantise=quantise,  # type: ignore[arg-type]
         set=parsed_switches(values),
@@ -198,10 +212,12 @@ class ColumnEngine:
         answers = [answer.ids for answers in self.answers.values() for answer in answers]
         return sum(len(self.text(ids)) for ids in answers) / max(1, sum(map(len, answers)))
 
-    def run(self, kind: str, prompts: Sequence[Sequence[int]]) -> Side:
-        """All prompts in turn."""
-        reloaded, client, asked = self._client is None, self.client, self._request
-        sampling = Sampling(temperature=asked.temperature, max_tokens=asked.tokens, seed=asked.seed, ignore_eos=True)
+    def asking(self, kind: str, prompts: Sequence[ComparedPrompt]) -> Callable[[], Side]:
+        """What answers all prompts in turn."""
+        return partial(self._run, kind, self.encoded(prompts))
+
+    def _run(self, kind: str, prompts: Sequence[Sequence[int]]) -> Side:
+        reloaded, client, sampling = self._client is None, self.client, self._request.sampling
         switches = {key: value for key, value in self.column.set.items() if option(key).scope == "request"}
         if reloaded:
             client.answer(prompts[0], structs.replace(sampling, max_tokens=2), switches)
@@ -215,6 +231,8 @@ class ColumnEngine:
         return {
             "speed": (written - len(answers)) / seconds if seconds else 0.0,
             "first": statistics.mean(answer.timings.ttft_ms for answer in answers),
+            "total": statistics.mean(answer.timings.total_ms for answer in answers),
+            "cached": sum(answer.usage.cached_tokens for answer in answers),
             "memory": held(client.model, tokens),
             "per_step": written / max(1, sum(answer.timings.steps for answer in answers)),
             "accepted": 100 * sum(answer.timings.accepted for answer in answers) / proposed if proposed else 0.0,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from typing import TypeAlias
+
+from msgspec import structs
 
 from engine.cache.technique import policy_of
 from engine.catalogue.metrics import FIRST_TOKEN, PER_STEP, SPEED
@@ -16,19 +18,23 @@ from engine.compute.runner.perplexity import ReaderFactory, score, scored
 from engine.decoding.telemetry.pairs import LEAST
 from engine.library.paths import ModelNotFound
 from engine.protocol import Metric
-from engine.protocol.lab import ColumnQuality, KindFigures, LabCompared, LabText
+from engine.protocol.lab import Column, ColumnQuality, KindFigures, LabCompared, LabFigure, LabText
 from engine.services.answers.continuing import common
 from engine.services.client import EngineError
 from engine.services.experiments.compare.columns import ColumnEngine, ComparedPrompt, ComparisonRequest
+from engine.services.experiments.compare.remote import TAKEN, UNPROVED, RemoteColumn
 from engine.services.experiments.experiment import Lab, LabError, RunEvent
 from engine.services.experiments.machine import taken_on
 from engine.services.experiments.pairs import Measured, Pairs
 from engine.services.experiments.same_text import NEAR_TIE, apart, gap_of
 from engine.services.experiments.workloads.texts import plain
 
+_Side: TypeAlias = ColumnEngine | RemoteColumn
 MEMORY = Metric(title="weights and KV cache", unit="bytes", lower_is_better=True, counted=True)
 ACCEPTED = Metric(title="draft tokens accepted", unit="%", counted=True)
 JOULES = Metric(title="energy a token", unit="J", lower_is_better=True)
+TOTAL = Metric(title="time of an answer", unit="ms", lower_is_better=True)
+CACHED = Metric(title="prompt tokens from the cache", counted=True)
 MEASURED = (
     Measured("speed", SPEED),
     Measured("first", FIRST_TOKEN),
@@ -36,6 +42,8 @@ MEASURED = (
     Measured("per_step", PER_STEP),
     Measured("accepted", ACCEPTED),
 )
+ELSEWHERE = (Measured("total", TOTAL), Measured("cached", CACHED))
+"""What is measured besides where another server has a column, as it can be seen from here."""
 KINDS = {"talk": "prose", "code": "code"}
 """Of the built-in prompts, and what they are called."""
 PROMPTS = 2
@@ -46,32 +54,54 @@ RELOADED_ROUNDS = 3
 
 def compare(request: ComparisonRequest, show: Callable[[RunEvent], object]) -> LabCompared:
     """Run the comparison, telling its progress. Raises :class:`LabError`."""
-    if len(request.columns) < 2:
-        raise LabError("A comparison needs at least two columns.")
-    sides = [ColumnEngine(request, each) for each in request.columns]
+    _check(request.columns)
+    first = ColumnEngine(request, request.columns[0])
+    sides = [first, *(_side(request, each) for each in request.columns[1:])]
+    here = [side for side in sides if isinstance(side, ColumnEngine)]
     try:
-        together = _together(sides)
-        kinds = [_measured(request, sides, *each, show) for each in _kinds(sides[0], request)]
-        quality, absent = _quality(request, sides, together)
+        together = _together(here)
+        kinds = [_measured(request, first, sides, *each, show) for each in _kinds(first, request)]
+        quality, absent = _quality(request, first, sides, together)
         return LabCompared(
             columns=list(request.columns),
             models=[side.name for side in sides],
             seed=request.seed,
-            **taken_on(sides[0].client),
+            **taken_on(first.client),
             kinds=kinds,
             quality=quality,
-            lossless=[side.promises(sides[0]) for side in sides[1:]],
-            taken=f"Each column answered every prompt in {request.tokens} tokens, once to warm up and then in rounds "
+            lossless=[isinstance(side, ColumnEngine) and side.promises(first) for side in sides[1:]],
+            taken=f"Each column answered every prompt in {'at most ' if request.elsewhere else ''}{request.tokens} "
+            "tokens, once to warm up and then in rounds "
             "in random order; medians over rounds, prose and code apart. Every prompt is read from its "
             "first token, whatever the prefix cache is set to; the speed leaves the prompt out."
+            + (TAKEN if request.elsewhere else "")
             + ("" if together else _in_turn(min(len(kind.figures[0].runs[0]) for kind in kinds))),
-            absent=[*absent, *_unlike_tokens(sides)],
+            absent=[
+                *(UNPROVED.format(side.column.name) for side in sides if isinstance(side, RemoteColumn)),
+                *absent,
+                *_unlike_tokens(here),
+            ],
         )
     except (EngineError, ModelNotFound) as error:
         raise LabError(str(error)) from error
     finally:
         for side in sides:
             side.close()
+
+
+def _check(columns: Sequence[Column]) -> None:
+    """Raises LabError for columns that cannot be compared."""
+    if len(columns) < 2:
+        raise LabError("A comparison needs at least two columns.")
+    if columns[0].remote is not None:
+        raise LabError("The first column is the baseline, a model of this machine. Give the other server's after it.")
+    for column in columns:
+        if column.remote is not None and (column.model or column.draft or column.set or column.quantise != "none"):
+            raise LabError(f"{column.name} runs on another server, which has its own settings. Leave them out.")
+
+
+def _side(request: ComparisonRequest, column: Column) -> _Side:
+    return ColumnEngine(request, column) if column.remote is None else RemoteColumn(request, column, column.remote)
 
 
 def _in_turn(rounds: int) -> str:
@@ -113,38 +143,54 @@ def _kinds(first: ColumnEngine, request: ComparisonRequest) -> Iterator[tuple[st
     """Kinds of text with their prompts."""
     if request.prompts:
         for kind in dict.fromkeys(prompt.kind for prompt in request.prompts):
-            yield kind, [prompt for prompt in request.prompts if prompt.kind == kind]
+            prompts = [prompt for prompt in request.prompts if prompt.kind == kind]
+            yield kind, [structs.replace(prompt, plain=False) for prompt in prompts] if request.elsewhere else prompts
         return
     words = plain(first.client.model)
     for key, kind in KINDS.items():
-        yield kind, [ComparedPrompt(text, kind, plain=key == "code") for text in words[key][:PROMPTS]]
+        plainly = key == "code" and not request.elsewhere
+        yield kind, [ComparedPrompt(text, kind, plain=plainly) for text in words[key][:PROMPTS]]
 
 
 def _measured(
     request: ComparisonRequest,
-    sides: Sequence[ColumnEngine],
+    first: ColumnEngine,
+    sides: Sequence[_Side],
     kind: str,
     prompts: Sequence[ComparedPrompt],
     show: Callable[[RunEvent], object],
 ) -> KindFigures:
-    read = [side.encoded(prompts) for side in sides]
-    energy = (Measured("joules", JOULES),) if all(side.tells_energy for side in sides) else ()
-    rounds = request.pairs or (RELOADED_ROUNDS if sides[0].alone else 0)
-    pairs = Pairs(Lab(sides[0].client, request.seed, rounds, request.seconds), kind, (*MEASURED, *energy))
-    for progress in pairs.run([partial(side.run, kind, ids) for side, ids in zip(sides, read, strict=True)]):
+    read = first.encoded(prompts)
+    energy = all(side.tells_energy for side in sides if isinstance(side, ColumnEngine))
+    measured = [*MEASURED, *(ELSEWHERE if request.elsewhere else ()), *([Measured("joules", JOULES)] if energy else [])]
+    rounds = request.pairs or (RELOADED_ROUNDS if first.alone else 0)
+    pairs = Pairs(Lab(first.client, request.seed, rounds, request.seconds), kind, measured)
+    for progress in pairs.run([side.asking(kind, prompts) for side in sides]):
         show(progress)
-    places = range(len(prompts))
+    figures = zip(measured, pairs.figures(), strict=True)
     return KindFigures(
         kind=kind,
         prompts=[prompt.text for prompt in prompts],
-        figures=pairs.figures(),
-        texts=[[_text(sides[0], side, kind, place, read[0][place]) for side in sides[1:]] for place in places],
+        figures=[_remarked(sides, each.key, figure) if request.elsewhere else figure for each, figure in figures],
+        texts=[[_text(first, side, kind, place, ids) for side in sides[1:]] for place, ids in enumerate(read)],
     )
 
 
-def _text(first: ColumnEngine, side: ColumnEngine, kind: str, place: int, prompt: Sequence[int]) -> LabText:
+def _remarked(sides: Sequence[_Side], key: str, figure: LabFigure) -> LabFigure:
+    """The figure with what is to be said of the values of other servers."""
+    remarks = [
+        side.remark(key, runs) if isinstance(side, RemoteColumn) else ""
+        for side, runs in zip(sides, figure.runs, strict=True)
+    ]
+    return structs.replace(figure, remarks=remarks)
+
+
+def _text(first: ColumnEngine, side: _Side, kind: str, place: int, prompt: Sequence[int]) -> LabText:
     """Describe how a column's answer to a prompt differs from the first one's, and how near the scores were."""
-    one, two = first.answers[kind][place].ids, side.answers[kind][place].ids
+    one = first.answers[kind][place].ids
+    if isinstance(side, RemoteColumn):
+        return side.compared(kind, place, first.text(one), len(one))
+    two = side.answers[kind][place].ids
     texts_of = [first.text(one), side.text(two)]
     alike = _same_tokens(first, side)
     if one == two if alike else texts_of[0] == texts_of[1]:
@@ -167,7 +213,7 @@ def _same_tokens(first: ColumnEngine, side: ColumnEngine) -> bool:
 
 
 def _quality(
-    request: ComparisonRequest, sides: Sequence[ColumnEngine], together: bool
+    request: ComparisonRequest, first: ColumnEngine, sides: Sequence[_Side], together: bool
 ) -> tuple[list[ColumnQuality | None], list[str]]:
     """Perplexity and KL divergence of each column after the first, on the user's text; reasons where there are none."""
     none: list[ColumnQuality | None] = [None] * (len(sides) - 1)
@@ -176,9 +222,11 @@ def _quality(
     if not together:
         return none, ["Perplexity and KL: the models do not fit side by side."]
     found, absent = none, []
-    first = sides[0]
     for place, side in enumerate(sides[1:]):
         name = side.column.name
+        if isinstance(side, RemoteColumn):
+            absent.append(f"Perplexity and KL of {name}: another server gives no scores of a text.")
+            continue
         if not _same_tokens(first, side) or first.client.model.card.vocabulary != side.client.model.card.vocabulary:
             absent.append(f"Perplexity and KL of {name}: its model has another vocabulary.")
             continue

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jinja2 import Environment
 from markupsafe import Markup
 
-from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
+from engine.protocol.compared import cells, quality_lines, text_verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 from engine.services.answers.continuing import common
 
@@ -90,12 +90,8 @@ def _title(figure: LabFigure) -> str:
 
 
 def _cells(figure: LabFigure) -> list[_Cell]:
-    metric = figure.effects[0].metric
-    medians = figure.medians
-    verdicts = ["", *map(verdict, figure.effects)]
     return [
-        _Cell(amount(value, metric), _dots(runs, figure), said)
-        for value, runs, said in zip(medians, figure.runs, verdicts, strict=True)
+        _Cell(value, _dots(runs, figure), said) for (value, said), runs in zip(cells(figure), figure.runs, strict=True)
     ]
 
 

@@ -6,10 +6,8 @@ import json
 import os
 import re
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,10 @@ from engine.protocol.operations import ADD_KEY, ADD_REMOTE, LIST_REMOTE_MODELS, 
 from engine.services.operations import OperationFailed, perform
 from engine.services.remote import answers, servers
 from tests.engine.doors.network.conftest import Running
+from tests.kit.remote_server import EVENTS, Odd, chunk
 from tests.kit.servers import Client
 
 CHAT = [p.ChatMessage.of("user", "abc")]
-EVENTS = "text/event-stream"
 
 
 @pytest.fixture(autouse=True)
@@ -44,39 +42,6 @@ def far(home: Any) -> Iterator[Running]:
     made.stop()
 
 
-class Odd:
-    """A server that answers every request with these bytes, and keeps what it was asked."""
-
-    def __init__(self, content: bytes, kind: str = "application/json", status: int = 200, cut: bool = False) -> None:
-        self.asked: list[tuple[str, str | None, Any]] = []
-        odd = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                odd.asked.append((self.path, self.headers["Authorization"], None))
-                self._send(b'{"data": [{"id": "m", "max_model_len": 4096}]}', "application/json", 200)
-
-            def do_POST(self) -> None:
-                sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                odd.asked.append((self.path, self.headers["Authorization"], sent))
-                self._send(content, kind, status, cut)
-
-            def _send(self, content: bytes, kind: str, status: int, cut: bool = False) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(content) + cut))
-                self.send_header("Location", "https://elsewhere.example/v1")
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-
 @pytest.fixture
 def odd(home: Any) -> Iterator[Callable[..., Odd]]:
     made: list[Odd] = []
@@ -88,8 +53,7 @@ def odd(home: Any) -> Iterator[Callable[..., Odd]]:
 
     yield make
     for each in made:
-        each.server.shutdown()
-        each.server.server_close()
+        each.stop()
 
 
 def add(far: Running) -> str:
@@ -103,10 +67,6 @@ def ask(client: Client, **more: Any) -> p.Finished | p.Error:
     asked = {"prompt": CHAT, "remote": p.RemoteModel(server="far", model="tiny")} | more
     client.send(p.Generate(id="1", **asked))
     return client.until(p.Finished | p.Error)  # type: ignore[arg-type]
-
-
-def chunk(**delta: Any) -> bytes:
-    return b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
 
 
 def told(client: Client, channel: str = "content") -> str:
@@ -272,8 +232,7 @@ def test_a_connection_that_breaks_and_a_server_that_is_gone(odd: Any, client: Cl
     assert told(client) == "so far"
     assert isinstance(error, p.Error)
     assert "ended the connection early" in error.message
-    server.server.shutdown()
-    server.server.server_close()
+    server.stop()
     error = ask(client)
     assert isinstance(error, p.Error)
     assert "cannot be reached" in error.message
