@@ -74,6 +74,8 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """Name of the LoRA adapter that was asked for and answered, "" for the model alone."""
     servers: list[str] = []
     """Names of the MCP servers whose tools it could call."""
+    tools: str = ""
+    """Digest of what it was told of those tools, which the history has (:meth:`HistoryStore.tools`)."""
     remote: RemoteModel | None = None
     """The model of another server that was asked; None for that of this machine."""
     cut: OmittedContext | None = None

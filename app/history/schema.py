@@ -98,7 +98,15 @@ _V9 = """
 ALTER TABLE chats ADD COLUMN remote TEXT NOT NULL DEFAULT 'null';
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9)
+_V10 = """
+-- Tools that answers could call, as JSON, once for each chat; statistics of answers have the digest.
+CREATE TABLE tools (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE, digest TEXT NOT NULL, config TEXT NOT NULL,
+    PRIMARY KEY (chat, digest)
+);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

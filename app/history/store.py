@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import sqlite3
@@ -20,7 +21,7 @@ from app.history.schema import HistoryUnusableError
 from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
 from app.history.writer import HistoryWriter, WriteJob
-from engine.protocol import Overflow, RemoteModel, Sampling, Thinking
+from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolConfig
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,13 @@ class HistoryStore(QObject):
                 found.setdefault(cells.plain(message), []).append(data)
         return found
 
+    def tools(self, chat_id: str, digest: str) -> ToolConfig | None:
+        """What :meth:`save_tools` gave this digest. Raises LookupError where it is not there, or cannot be read."""
+        for (config,) in self._read("SELECT config FROM tools WHERE chat = ? AND digest = ?", chat_id, digest):
+            with contextlib.suppress(msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+                return msgspec.json.decode(config, type=ToolConfig | None)
+        raise LookupError(digest)
+
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
         """Chats whose title has each of the words of ``text``, or one of whose messages has (app/history/search.py)."""
         terms = search.terms(text)
@@ -215,6 +223,13 @@ class HistoryStore(QObject):
             for place, data in enumerate(message.pictures):
                 values = (message.id, place, data)
                 self._write("INSERT OR REPLACE INTO pictures VALUES (?,?,?)", values, message.chat)
+
+    def save_tools(self, chat_id: str, tools: ToolConfig | None) -> str:
+        """Keep what an answer of this chat is told of tools, None for no tools; its digest."""
+        config = _packed(tools)
+        digest = hashlib.sha256(config.encode()).hexdigest()[:16]
+        self._write("INSERT OR IGNORE INTO tools VALUES (?,?,?)", (chat_id, digest, config), chat_id)
+        return digest
 
     def remove_message(self, message_id: str) -> None:
         self._write("DELETE FROM messages WHERE id = ?", (message_id,))

@@ -93,6 +93,8 @@ class Compare(Message, tag="compare", frozen=True):
     values: list[Value] = []
     thinking: Thinking = Thinking()
     adapter: str = ""
+    tools: ToolConfig | None = None
+    """None: it can call no tool. Calls are compared like text, and never run."""
 
 
 class Estimate(Message, tag="estimate", frozen=True):

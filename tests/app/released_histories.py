@@ -87,6 +87,12 @@ ALTER TABLE chats ADD COLUMN servers TEXT NOT NULL DEFAULT '[]';
     """
 ALTER TABLE chats ADD COLUMN remote TEXT NOT NULL DEFAULT 'null';
 """,
+    """
+CREATE TABLE tools (
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE, digest TEXT NOT NULL, config TEXT NOT NULL,
+    PRIMARY KEY (chat, digest)
+);
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
@@ -94,7 +100,8 @@ RELEASED = range(1, len(SQL) + 1)
 CHAT = "id, title, created, updated, system_prompt, sampling, leaf, deleted"
 DRAFT = "chat, text, edited"
 PICTURE = "message, place, data"
-_TABLES = {DRAFT: "drafts", PICTURE: "pictures"}
+TOOLS = "chat, digest, config"
+_TABLES = {DRAFT: "drafts", PICTURE: "pictures", TOOLS: "tools"}
 MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
 
 _STATS = (
@@ -195,6 +202,15 @@ _ROWS = (
     ],
     # schema 9
     [(CHAT + ", remote", """'far', 'Far', 90.0, 91.0, '', '{}', '', 0, '{"server":"lab","model":"m"}'""")],
+    # schema 10
+    [
+        (CHAT + ", servers", """'kit', 'Kit', 100.0, 101.0, '', '{}', '', 0, '["files"]'"""),
+        (
+            MESSAGE,
+            """'had', 'kit', '', 'assistant', 'Had', 'complete', '{"servers":["files"],"tools":"d1"}', '[]', 102.0""",
+        ),
+        (TOOLS, """'kit', 'd1', '{"tools":[{"name":"files__read"}]}'"""),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -225,6 +241,7 @@ _CHATS = (
     [Chat("late", "Late", 70.0, 71.0)],
     [Chat("tools", "Tools", 80.0, 81.0, servers=("files",))],
     [Chat("far", "Far", 90.0, 91.0, remote=RemoteModel(server="lab", model="m"))],
+    [Chat("kit", "Kit", 100.0, 101.0, servers=("files",))],
 )
 _MESSAGES = (
     [
@@ -324,6 +341,11 @@ _MESSAGES = (
         ),
     ],
     [],
+    [
+        StoredMessage(
+            "had", "kit", "", "assistant", "Had", stats=AnswerStats(servers=["files"], tools="d1"), created=102.0
+        )
+    ],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from app.chat.page import ChatPage
+from app.chat.session.answers import TOOLS_OF_NOW
 from app.chat.transcript.message import MessageView
 from app.history.export import chat_to_markdown
 from app.history.records import StoredMessage
@@ -336,6 +338,41 @@ def test_run_again_exactly_runs_no_tool_by_itself(qtbot, page: ChatPage, fake: F
     page.message_actions.act(page.session.talk.path[1].id, "again")
     qtbot.waitUntil(lambda: asked(page))
     assert len(fake.calls("mcp.call")) == 1
+
+
+def test_run_again_exactly_sends_the_tools_that_the_answer_had(qtbot, page: ChatPage, fake: Fake) -> None:
+    send(qtbot, page, QUESTION, lambda: asked(page))
+    press(qtbot, page, "once")
+    qtbot.waitUntil(lambda: settled(page))
+    fake.put(mcp_list={"answer": []})  # the server was removed meanwhile
+    listed = len(fake.calls("mcp.list"))
+    for place in (1, 3):
+        first, was = page.session.talk.path[place], fake.prompts[place // 2]
+        assert was.tools is not None
+        page.session.again(first)
+        qtbot.waitUntil(lambda: not page.streaming)
+        now = fake.prompts[-1]
+        assert (now.prompt, now.tools, now.sampling) == (was.prompt, was.tools, was.sampling)
+        assert page.session.talk.last_tools() == was.tools, "for a repetition of the repetition"
+        page.session.switch(page.session.talk.leaf, -1)
+    assert len(fake.calls("mcp.list")) == listed, "nobody is asked"
+
+
+def test_tools_of_an_answer_of_an_earlier_version_are_those_of_now(
+    qtbot, page: ChatPage, fake: Fake, history: HistoryStore
+) -> None:
+    send(qtbot, page, "hello", lambda: settled(page))
+    first = last(page)
+    page.session.again(first._replace(stats=structs.replace(first.stats, tools="")))
+    qtbot.waitUntil(lambda: settled(page))
+    assert last(page).stats.detail == TOOLS_OF_NOW
+    assert fake.prompts[-1].tools == fake.prompts[0].tools
+    page.session.set_servers([])
+    send(qtbot, page, "hello", lambda: settled(page))
+    assert page.session.talk.last_tools() is None
+    assert history.messages(page.chat_id)[1].stats.tools, "kept"
+    with pytest.raises(LookupError):
+        history.tools(page.chat_id, "")
 
 
 def test_an_engine_that_dies_leaves_the_question_open(qtbot, page: ChatPage, fake: Fake) -> None:

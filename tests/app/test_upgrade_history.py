@@ -18,6 +18,7 @@ from app import version
 from app.history import backups, schema, upgrade
 from app.history.schema import MIGRATIONS, VERSION, MigrationError, TooNewError
 from app.history.store import HistoryStore
+from engine.protocol import Tool, ToolConfig
 from tests.app import released_histories as released
 from tests.kit.examples import examples
 
@@ -69,6 +70,8 @@ def test_every_chat_and_message_of_a_released_history_is_there(qapp, path: Path,
     expected = released.messages(number)
     for chat in released.chats(number):
         assert store.messages(chat.id) == [message for message in expected if message.chat == chat.id]
+    if number >= 10:
+        assert store.tools("kit", "d1") == ToolConfig(tools=[Tool(name="files__read")])
     for words, chats in released.SEARCHES.items():
         assert {found.chat.id for found in store.search(words)} == chats, words
     # What it was brought to can be written, too.

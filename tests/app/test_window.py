@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
@@ -18,9 +19,11 @@ from PySide6.QtWidgets import (
 )
 
 from app.help.page import HelpPage
+from app.history.records import StoredMessage
 from app.shortcuts import TABLE, ShortcutsDialog
 from app.theme.widgets import Toggle
 from app.window.window import MainWindow
+from app.window.wirings.measure import NO_TOOLS
 from engine import protocol
 from tests.app.conftest import ask
 from tests.app.naming import nameless
@@ -103,6 +106,28 @@ def test_measuring_replays_the_last_prompt(qtbot, program):
     assert panel.findChild(QLabel, "kv_cache.bought").text() == "2.1×\n1.90–2.3"
     asked = program.chat.last_prompt()[0][-1].content
     assert panel.findChild(QLabel, "kv_cache.outcome").text() == f"On: “{asked}” (off → on)."
+
+
+def test_measuring_takes_the_tools_along(qtbot, program, monkeypatch):
+    ask(qtbot, program)
+    talk, sent = program.chat.session.talk, []
+    tools = protocol.ToolConfig(tools=[protocol.Tool(name="look")])
+    parts = (protocol.ToolResult("c", "", pictures=[b"picture"]),)
+    answer = talk.last("assistant")
+    digest = program.history.save_tools(talk.chat.id, tools)
+    talk.tree.put(StoredMessage("told", talk.chat.id, answer.id, "tool", "", parts=parts))
+    stats = msgspec.structs.replace(answer.stats, servers=["kit"], tools=digest)
+    talk.tree.put(answer._replace(id="after", parent="told", stats=stats))
+    talk.go_to("after")
+    monkeypatch.setattr(program.link, "send", sent.append)
+    program.window.panel.measure_requested.emit("kv_cache")
+    assert sent[0].tools == tools
+    assert [len(message.pictures) for message in sent[0].prompt] == [0, 0, 0], "which this model cannot see"
+    program.measuring._end_comparison()
+    talk.tree.put(answer._replace(id="after", parent="told", stats=msgspec.structs.replace(stats, tools="")))
+    program.window.panel.measure_requested.emit("kv_cache")
+    assert sent[1].tools is None
+    assert program.window.notice.text == NO_TOOLS
 
 
 def test_a_measurement_is_stopped_without_an_error(qtbot, program):

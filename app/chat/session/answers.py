@@ -21,6 +21,7 @@ from engine.protocol.operations import LIST_SERVERS
 from engine.protocol.rounds import config_of, seen_by
 
 SAVE_MS = 1000
+TOOLS_OF_NOW = "The tools that the first answer had were not kept: this one had those of now."
 _OWN: frozenset[protocol.Source] = frozenset(("target", "bonus"))
 """Sources of tokens that were not drafted."""
 
@@ -194,13 +195,24 @@ class Answers(QObject):
         def listed(servers: list[McpServer]) -> None:
             if self._running.get(message.id) is answer:
                 answer.listing = None
-                tools, answer.notice = config_of(servers, asked.servers)
+                tools, notice = config_of(servers, asked.servers)
+                answer.notice = " ".join(filter(None, (answer.notice, notice)))
+                answer.note(tools=self._history.save_tools(message.chat, tools))
                 self.tools[tuple(asked.servers)] = tools
                 send(tools)
 
         if not asked.servers:
             send(None)
             return
+        if original is not None:
+            try:
+                tools = self._history.tools(message.chat, original.stats.tools)
+            except LookupError:
+                answer.notice = TOOLS_OF_NOW
+            else:
+                answer.note(tools=original.stats.tools)
+                send(tools)
+                return
         request = ListServers(servers=asked.servers)
         answer.listing = self._link.call(
             LIST_SERVERS, request, listed, lambda error: self._interrupt(message.id, error)

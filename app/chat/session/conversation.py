@@ -11,7 +11,7 @@ import msgspec
 from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolResult
+from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolConfig, ToolResult
 from engine.protocol.rounds import NOT_RUN
 
 TITLE_CHARS = 60
@@ -70,6 +70,13 @@ class Conversation:
         """The adapter that gave the last answer; in an empty chat the one that will give the next."""
         answer = self.last("assistant")
         return answer.stats.adapter if answer is not None else self.chat.adapter
+
+    def last_tools(self) -> ToolConfig | None:
+        """Tools that the last answer could call. Raises LookupError where they are not kept."""
+        answer = self.last("assistant")
+        if answer is None or not answer.stats.servers:
+            return None
+        return self._history.tools(self.chat.id, answer.stats.tools)
 
     def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> StoredMessage:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""

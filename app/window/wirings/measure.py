@@ -9,11 +9,13 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.elsewhere import reason as reason_elsewhere
 from app.chat.page import ChatPage
 from app.chat.session.conversation import title_of
+from app.chat.session.tools import seen_by
 from app.link.link import EngineLink, LinkState
 from app.notice import NoticeBar
 from app.panel.panel import BUSY, NO_PROMPT, OptimisationPanel
 from engine import protocol
 
+NO_TOOLS = "The tools that this chat had were not kept: it is measured without any."
 NO_CHAT = "Ask something first: the cost is measured on what this chat holds."
 _COMPARE = "compare"
 _COST = "cost"
@@ -81,18 +83,25 @@ class MeasureWiring(QObject):
         if prompt is None or spec is None or self._comparison is not None:
             return
         messages, sampling = prompt
+        try:
+            tools = self._chat.session.talk.last_tools()
+        except LookupError:
+            tools = None
+            self._notice.say(NO_TOOLS, topic=_COMPARE)
+        else:
+            self._notice.clear(_COMPARE)
         compare = protocol.Compare(
             id=uuid.uuid4().hex,
             key=key,
-            prompt=messages,
+            prompt=seen_by(self._link.card, messages),
             sampling=sampling,
             values=compare_values(spec),
             thinking=self._chat.session.last_thinking(),
             adapter=self._chat.last_adapter(),
+            tools=tools,
         )
-        self._notice.clear(_COMPARE)
         self._comparison = (compare.id, key)
-        self._asked = title_of(messages[-1].content)
+        self._asked = title_of(next((each.content for each in reversed(messages) if each.role == "user"), ""))
         self._panel.show_progress(key, protocol.CompareProgress(id=compare.id, done=0, total=0))
         self._link.send(compare)
         self.changed.emit()

@@ -24,6 +24,7 @@ from engine.loading.model import LoadedModel
 from engine.loop.admission import NO_MODEL
 from engine.loop.events import Event
 from engine.protocol import (
+    CallCollector,
     Compare,
     Compared,
     CompareProgress,
@@ -49,6 +50,7 @@ from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.hub import EngineHub
+from engine.text.prompt import PromptForm
 
 MOST_TOKENS = 256
 """Tokens of a run, when the prompt's own limit is not shorter."""
@@ -97,13 +99,15 @@ async def replay(
     hub: EngineHub, message: Compare, option: Option, values: Sequence[Value], send: Callable[[Message], None]
 ) -> Compared:
     """Same as :func:`compare`, but without checking the message: the two values may be equal."""
-    prompt = await tokenised(hub, message.prompt, message.thinking)
+    form = PromptForm(tools=message.tools)
+    prompt = await tokenised(hub, message.prompt, message.thinking, form)
     sampling = msgspec.structs.replace(
         message.sampling,
         seed=message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31),
         max_tokens=min(message.sampling.max_tokens or MOST_TOKENS, MOST_TOKENS),
     )
-    runner = _Runner(hub, option, AnswerRequest(message.prompt, adapter=message.adapter), prompt)
+    asked = AnswerRequest(message.prompt, thinking=message.thinking, form=form, adapter=message.adapter)
+    runner = _Runner(hub, option, asked, prompt)
     done = 0
 
     def progress(total: int) -> None:
@@ -263,6 +267,15 @@ def _checked(hub: EngineHub, message: Compare) -> tuple[Option, list[Value]]:
     return option, values
 
 
+def text_of(deltas: Sequence[Delta]) -> str:
+    """The text of an answer, with the calls of tools behind it."""
+    calls = CallCollector()
+    for delta in deltas:
+        calls.take(delta)
+    called = [f"{call.name} {call.arguments}" for call in calls.calls]
+    return "\n".join(filter(None, ("".join(delta.text for delta in deltas), *called)))
+
+
 def _present(state: Sequence[OptionSpec], key: str) -> Value:
     return next(spec.value for spec in state if spec.key == key)
 
@@ -312,7 +325,7 @@ class _Runner:
         self.disturbed = self.disturbed or self._hub.answering > 0
         ids = [token.id for delta in deltas for token in delta.tokens]
         run = run_of(value, len(ids), finished.timings, finished.usage, steps, self._hub.loaded)
-        return MeasuredRun(run, ids, "".join(delta.text for delta in deltas), finished.reason == "length")
+        return MeasuredRun(run, ids, text_of(deltas), finished.reason == "length")
 
     def restore(self) -> None:
         """Put an engine-wide switch back, after whatever of this comparison the engine has yet to do.

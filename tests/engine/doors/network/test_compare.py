@@ -14,10 +14,11 @@ from engine.services.answers import compare as comparing
 from engine.services.answers.compare import CHANCE, NOT_FOUND, MeasuredRun, first_difference, summary
 from tests.engine.doors.network.conftest import Running
 from tests.kit.servers import Client
+from tests.kit.tool_scripts import QWEN
 
 
 def compare(client: Client, **fields: Any) -> Any:
-    client.send(p.Compare(id="c", prompt="abcdef ghijkl", **fields))
+    client.send(p.Compare(id="c", **{"prompt": "abcdef ghijkl", **fields}))
     return client.until(p.Compared)
 
 
@@ -193,6 +194,32 @@ def test_texts_of_unlike_answers_come_along(client: Client, running: Running) ->
     assert [effect.metric.figure for effect in compared.effects] == ["tokens_per_second", "ttft_ms"]
     running.engine.break_at = None
     assert compare(client, key="kv_cache", rounds=1).texts == []
+
+
+def test_tools_are_in_the_prompt_as_they_were_for_the_answer(client: Client, running: Running) -> None:
+    running.engine.speak(QWEN, '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>')
+    tools = p.ToolConfig(tools=[p.Tool(name="now", description="Tells it.")])
+    called = p.ChatMessage.of("assistant", "", calls=[p.ToolCall("c1", "now", "{}")])
+    told = p.ChatMessage(role="tool", parts=[p.ToolResult("c1", "late", "now")])
+    chat = [p.ChatMessage.of("user", "abc"), called, told]
+    client.send(p.Generate(id="g", prompt=chat, tools=tools))
+    client.until(p.Finished)
+    compared = compare(client, key="kv_cache", rounds=1, prompt=chat, tools=tools)
+    answer, *runs = requests(running)
+    assert "Tells it." in running.engine.loaded.files.tokenizer.decode(answer.prompt_ids)
+    assert len(runs) == 2 + len(compared.runs)
+    assert all((run.prompt_ids, run.tools) == (answer.prompt_ids, tools) for run in runs)
+
+
+def test_calls_stand_behind_the_text_of_an_answer() -> None:
+    begun = p.ToolCallDelta(index=0, id="c1", name="now", arguments='{"in":')
+    deltas = [
+        p.Delta(id="c", text="Let me see."),
+        p.Delta(id="c", text="", channel="tool", calls=[begun]),
+        p.Delta(id="c", text="", channel="tool", calls=[p.ToolCallDelta(index=0, arguments='"Basel"}')]),
+    ]
+    assert comparing.text_of(deltas) == 'Let me see.\nnow {"in":"Basel"}'
+    assert comparing.text_of(deltas[1:]) == 'now {"in":"Basel"}'
 
 
 def test_it_runs_until_the_difference_is_clear(client: Client, running: Running) -> None:
