@@ -139,6 +139,7 @@ class Batch:
     adapters: Sequence[AdapterRows] = ()  # rows that belong to none are in no group
     axes: Tensor | None = None  # [3, T] int64: what the rotary embedding sees instead, where a sequence has pictures
     embedded: tuple[EmbeddedRows, ...] = ()  # rows of the batch whose embeddings are not those of their tokens
+    types: Tensor | None = None  # [T] int64: 1 for rows in the second of an encoder's two texts; None: there are none
 
 
 class ForwardOutput(NamedTuple):
@@ -181,6 +182,8 @@ class SequenceRows(NamedTuple):
     """Rows of these whose embeddings are given."""
     whole: bool = False
     """They are the whole text of an encoder, and see each other."""
+    second: int = 0
+    """Of two texts in one, the row with which the second begins; 0: there is one."""
 
 
 FIRST_ROW = SequenceRows([0], 0, [1], want_logits=1)

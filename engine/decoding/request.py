@@ -58,7 +58,7 @@ class Request:
     ``constraint`` says which tokens may come next, None: any.
     ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
     how many tokens were. With ``pooling`` an embedding of the prompt is computed in place of an answer: ``pooled``
-    [hidden_size] float32 sums the states of ``scored`` tokens.
+    [hidden_size] float32 sums the states of ``scored`` tokens. ``second``: where the second of two texts begins, or 0.
     """
 
     arrival: int
@@ -81,6 +81,7 @@ class Request:
     scored: int = 0
     pooling: Pooling | None = None
     pooled: Tensor | None = None
+    second: int = 0
     constraint: GrammarConstraint | None = None
     last_step: int = -1
     id: str = field(init=False)

@@ -20,17 +20,18 @@ from engine.compute.layers.interface import WeightSource
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.compute.models.projection import Projection
-from engine.compute.models.registry import family, names_of, with_head
+from engine.compute.models.registry import CLASSIFIERS, family, names_of, with_head
 from engine.config.model import ModelConfig
 from engine.config.pooling import Pooling
 from engine.config.raw import RawConfig
 from engine.formats.generation import GenerationConfig, read_generation_config
-from engine.formats.pooling import folder_pooling, read_projections
+from engine.formats.pooling import folder_pooling, pooling_of, read_projections
 from engine.formats.quantised.fp8 import NOTICE, USUAL, Fp8Files
 from engine.formats.quantised.nested import text_config, text_entries
 from engine.formats.quantised.quantisation import read_quantisation
 from engine.formats.quantised.quantise import PACKERS, Fetch, Method, Quantiser
 from engine.formats.quantised.repacked import Kept, content_key
+from engine.formats.ranking import classifier_modules, folder_ranks, read_answers, read_classifier
 from engine.formats.safetensors import TensorFiles
 from engine.formats.source import CPU, CheckpointSource, LoadSettings, Packing, Source, count_parameters
 from engine.formats.tensors import MISMATCH
@@ -75,7 +76,9 @@ class Checkpoint:
     vision: VisionPart | None = None
     """The vision tower, which :func:`engine.formats.vision.load_tower` reads."""
     pooling: Pooling | None = None
-    """Pooling of a model that is made for embeddings; None: it is made for something else."""
+    """Pooling of a model that is made for embeddings or for ranking; None: it is made for something else."""
+    ranks: bool = False
+    """It is made to score documents for a query (engine/formats/ranking.py)."""
     text_only: str = ""
     """Reason that there is none although the model has one, as a sentence; it is among the notices."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
@@ -91,6 +94,7 @@ class Checkpoint:
             raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
         whole = RawConfig(values, folder / "config.json")
         raw = text_config(whole)
+        stated_architecture = raw.architecture
         if (named := with_head(raw.architecture)) != raw.architecture:
             whole = raw = RawConfig(values | {"architectures": [named]}, whole.file)
         config = family(raw.architecture).read_config(raw)
@@ -113,9 +117,12 @@ class Checkpoint:
             stored = (entry.dtype for entry in files.entries.values() if entry.dtype in _TITLES)
             config = replace(config, dtype=next(stored, config.dtype))
         bare = "embed_tokens.weight" in stated
-        if (raw is not whole or bare) and not any(name.startswith("lm_head.") for name in files.entries):
+        if (raw is not whole or bare or stated_architecture in CLASSIFIERS) and not any(
+            name.startswith("lm_head.") for name in files.entries
+        ):
             # Which of the two configurations says so differs between versions of transformers.
             config = replace(config, tie_word_embeddings=True)
+        ranks = folder_ranks(folder, stated_architecture, config, files.entries)
         tied, config = config.tie_word_embeddings, with_own_head(files, config)
         if tied != config.tie_word_embeddings:
             notices = (*notices, OWN_HEAD.format(name=folder.name))
@@ -132,7 +139,8 @@ class Checkpoint:
             weight_bytes=sum(entry.size for entry in files.entries.values()),
             notices=(*notices, *generation.notices),
             vision=vision,
-            pooling=folder_pooling(folder) or ("mean" if config.attention.bidirectional else None),
+            pooling=pooling_of(config, ranks, folder_pooling(folder)),
+            ranks=ranks,
             text_only=text_only,
         )
         return opened.checked()
@@ -178,7 +186,10 @@ class Checkpoint:
         return name in self.files.entries
 
     def projections(self, device: torch.device) -> list[Projection]:
-        """Dense layers after the pooling of an embedding model, read. Raises :class:`CheckpointError`."""
+        """Dense layers after the pooling of a model for embeddings or ranks. Raises :class:`CheckpointError`."""
+        if self.ranks:
+            entries, read = self.files.entries, self.files.view
+            return read_classifier(entries, read, device) or [read_answers(entries, read, self.tokenizer(), device)]
         return [] if self.pooling is None else read_projections(self.path, device)
 
     def tokenizer(self) -> Tokenizer:
@@ -239,7 +250,7 @@ class Checkpoint:
         """
         source = self._source(LoadSettings(torch.device("meta"), torch.float32, "4bit", Numerics()))
         self._built(source)
-        asked = cast(Source, source).asked
+        asked = cast(Source, source).asked | set(classifier_modules(self.files.entries) if self.ranks else ())
         notice = told(unused(self.files.entries, asked, self.config), self.path.name)
         return replace(self, notices=(*self.notices, notice)) if notice else self
 

@@ -15,6 +15,7 @@ import torch
 from engine.base.errors import CheckpointError
 from engine.base.files import read_json
 from engine.compute.models.projection import Projection
+from engine.config.model import ModelConfig
 from engine.config.pooling import Pooling
 from engine.formats.safetensors import AGAIN, TensorFiles
 
@@ -46,6 +47,14 @@ def folder_pooling(folder: Path) -> Pooling | None:
     if len(modes) != 1 or modes[0] not in _MODES:
         raise _unknown(f"{folder.name}/{FILE}", ", ".join(modes))
     return _MODES[modes[0]]
+
+
+def pooling_of(config: ModelConfig, ranks: bool, named: Pooling | None) -> Pooling | None:
+    """The pooling of a model whose files name that one; of one that ``ranks`` it follows from its kind."""
+    encodes = config.attention.bidirectional
+    if ranks:
+        return "cls" if encodes else "last"
+    return named or ("mean" if encodes else None)
 
 
 def read_projections(folder: Path, device: torch.device) -> list[Projection]:

@@ -173,6 +173,11 @@ class LoadedModel:
         return None if self.files is None else self.files.checkpoint.pooling
 
     @property
+    def ranks(self) -> bool:
+        """True for a model that is made to score documents for a query."""
+        return self.files is not None and self.files.checkpoint.ranks
+
+    @property
     def embedding_size(self) -> int:
         """Dimensions of its embeddings."""
         assert self.model is not None

@@ -21,7 +21,7 @@ from engine.text.grammar import Grammar, GrammarConstraint
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
 TEXT_ONLY = "{name} reads text only. Take the pictures out, or load a model that sees them."
-ENCODER = "{name} makes embeddings and writes no text. Load a language model to get answers."
+ENCODER = "{name} {makes} and writes no text. Load a language model to get answers."
 TOO_LONG = (
     "This model's maximum context length is {context} tokens, the answer included, and {what} {tokens} tokens. "
     "Shorten the messages, or load the model with a longer context."
@@ -68,7 +68,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
-        request.pooling = command.pooling
+        request.pooling, request.second = command.pooling, command.second
         if command.grammar is not None:
             request.constraint = _constraint(command, command.grammar, model)
         made.append(request)
@@ -118,7 +118,8 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
         text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
         return Error(code="bad_request", message=text, id=command.id)
     if command.pooling is None and stepper.model.encodes:
-        return Error(code="encoder", message=ENCODER.format(name=card.name), id=command.id)
+        makes = "ranks documents" if stepper.model.ranks else "makes embeddings"
+        return Error(code="encoder", message=ENCODER.format(name=card.name, makes=makes), id=command.id)
     if command.pictures is not None and stepper.model.pictures.embeddings is None:
         return Error(code="no_pictures", message=TEXT_ONLY.format(name=card.name), id=command.id)
     return None

@@ -26,6 +26,7 @@ class AddRequest(NamedTuple):
     ``prompt_logprobs``: :class:`Prefill` tells the log-probabilities of the prompt's tokens but the first, with so many
     alternatives each; the prompt is read whole for that, and not found in the cache.
     ``pooling``: an embedding of the prompt is computed instead of answers (:class:`engine.loop.events.Embedded`).
+    ``second`` is the token with which the second of an encoder's two texts begins, 0 where there is one.
     ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
     ``tools`` are those that it may call.
     """
@@ -46,6 +47,7 @@ class AddRequest(NamedTuple):
     thinks: bool = True
     tools: ToolConfig | None = None
     pooling: Pooling | None = None
+    second: int = 0
 
 
 class Inspect(NamedTuple):

@@ -54,8 +54,8 @@ def rows_of(
         tokens = [*tokens, *tree.tokens]
     more, policy, adapter = cache.more_pages, cache.policy, request.adapter
     if pictures is None:
-        whole = bool(cache.wholes)
-        return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter, whole=whole)
+        rows = SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter)
+        return rows._replace(whole=True, second=request.second) if cache.wholes else rows
     shown = seen.rows(pictures, start, start + piece.rows) if seen is not None else ()
     return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter, request.axes, shown)
 

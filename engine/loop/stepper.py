@@ -320,7 +320,8 @@ class Stepper:
             return
         assert self.model.model is not None
         pooled = request.pooled / request.prompt_length if request.pooling == "mean" else request.pooled
-        vector = normalize(self.model.model.projected(pooled), dim=0).cpu().numpy()
+        found = self.model.model.projected(pooled)
+        vector = (found if self.model.ranks else normalize(found, dim=0)).cpu().numpy()
         if np.isfinite(vector).all():
             self._emit(Embedded(request.id, vector))
             self.finish(request, "stop")

@@ -58,6 +58,15 @@ class PieceRules(NamedTuple):
     strip_first_piece: bool = False
 
 
+class TextPair(NamedTuple):
+    """Two texts in one: ``ids`` of both, and of those the ``second`` text's own. ``typed``: the place from which on
+    tokens are of BERT's second type; 0: none are."""
+
+    ids: list[int]
+    second: slice
+    typed: int
+
+
 class Tokenizer:
     """One tokenizer. Safe to use from several threads at once."""
 
@@ -120,16 +129,33 @@ class Tokenizer:
         Raises :class:`engine.text.template.PromptError` for a text that takes too much: some expressions by which words
         are found need the square of a text's length.
         """
-        if len(text) * self.growth > MAX_MADE:
-            raise PromptError(f"A text of {len(text):,} characters is too long for this model's tokenizer. Shorten it.")
-        text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+        return list(self._encoded(text, special).ids)
 
-        def encode() -> list[int]:
+    def encode_pair(self, first: str, second: str) -> TextPair:
+        """Token ids of two texts in one, with what the tokenizer puts around and between them. Raises as
+        :meth:`encode` does."""
+        found = self._encoded((first, second), True)
+        texts = found.sequence_ids
+        begin = texts.index(1) if 1 in texts else len(texts)
+        types = found.type_ids
+        return TextPair(list(found.ids), slice(begin, begin + texts.count(1)), types.index(1) if 1 in types else 0)
+
+    def _encoded(self, text: str | tuple[str, str], special: bool) -> tokenizers.Encoding:
+        length = len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
+        if length * self.growth > MAX_MADE:
+            raise PromptError(f"A text of {length:,} characters is too long for this model's tokenizer. Shorten it.")
+
+        def clean(one: str) -> str:
+            return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", one)
+
+        given = clean(text) if isinstance(text, str) else (clean(text[0]), clean(text[1]))
+
+        def encode() -> tokenizers.Encoding:
             # A batch of one: ``encode`` keeps all other Python threads waiting, and measures offsets that nobody reads.
-            return list(self.inner.encode_batch_fast([text], add_special_tokens=special)[0].ids)
+            return self.inner.encode_batch_fast([given], add_special_tokens=special)[0]
 
         try:
-            return self._patience.run(encode, PATIENCE + len(text) / LEAST_SPEED)
+            return self._patience.run(encode, PATIENCE + length / LEAST_SPEED)
         except StillBusy as error:
             raise PromptError(
                 "This model's tokenizer is still at work on an earlier text that takes very long. Try again later, or "

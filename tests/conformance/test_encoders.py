@@ -41,6 +41,7 @@ from engine.loading.placement import DevicePlacement
 from engine.loop.commands import AddRequest
 from engine.loop.events import Embedded
 from engine.protocol import LoadOptions, Sampling
+from tests.conformance.encoder_models import WORDS, write_bert
 from tests.conformance.gguf_models import VOCABULARY, plain_tokenizer
 from tests.kit.checkpoints import LETTERS, write_model
 from tests.kit.hosts import Host
@@ -216,55 +217,11 @@ def test_dense_layers_that_cannot_be_are_refused(tmp_path: Path) -> None:
             read_projections(tmp_path, torch.device("cpu"))
 
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "key",
-    "##s",
-    "hold",
-    "##ing",
-    "value",
-    ",",
-    "grosse",
-    "好",
-]
-
-
-def write_gguf(file: Path, model: PreTrainedModel) -> None:
-    """As llama.cpp's converter writes a BERT."""
-    config = model.config
-    writer = gguf.GGUFWriter(str(file), "bert")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_layer_norm_eps(config.layer_norm_eps)
-    writer.add_causal_attention(False)
-    writer.add_pooling_type(gguf.PoolingType.CLS)
-    writer.add_token_type_count(2)
-    writer.add_tokenizer_model("bert")
-    writer.add_token_list([word if word[0] == "[" else word[2:] if word[:2] == "##" else f"▁{word}" for word in WORDS])
-    writer.add_token_types([3] * 5 + [1] * (len(WORDS) - 5))
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, config.num_hidden_layers)
-    for name, tensor in model.state_dict().items():
-        if not name.startswith("pooler."):
-            writer.add_tensor(names.get_name(name, (".weight", ".bias")), tensor.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def test_a_gguf_file_has_the_same_states_and_tokens(tmp_path: Path) -> None:
     config = BertConfig(**SHAPE | {"vocab_size": len(WORDS)}, max_position_embeddings=64)
     torch.manual_seed(0)
     model = BertModel(config).eval()
-    write_gguf(tmp_path / "tiny.gguf", model)
+    write_bert(tmp_path / "tiny.gguf", model)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
     words = BertTokenizer.from_pretrained(tmp_path)
     with Host(tmp_path / "tiny.gguf") as host:

@@ -62,7 +62,7 @@ class CausalLM(ABC):
     rotaries: Sequence[Rotary]
     adapters: ModelAdapters
     projections: Sequence[Projection] = ()
-    """Dense layers that make an embedding of a pooled state."""
+    """Dense layers that make an embedding, or the score of a document, of a pooled state."""
 
     @abstractmethod
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:

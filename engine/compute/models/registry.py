@@ -59,6 +59,13 @@ FAMILIES = {
 """Architecture as config.json writes it -> module of engine.compute.models.families."""
 
 
+CLASSIFIERS = {
+    "BertForSequenceClassification": "BertModel",
+    "RobertaForSequenceClassification": "RobertaModel",
+    "XLMRobertaForSequenceClassification": "XLMRobertaModel",
+    "Qwen3ForSequenceClassification": "Qwen3ForCausalLM",
+}
+"""Architectures with a classifier, which may score documents (engine/formats/ranking.py) -> those of their layers."""
 REFUSED = {
     "DeepseekV32ForCausalLM": "deepseek_v32",
     "GlmMoeDsaForCausalLM": "deepseek_v32",
@@ -90,11 +97,11 @@ def register(architecture: str, module: str) -> None:
 
 def with_head(architecture: str) -> str:
     """The architecture of the same layers with a head, of one that is named without: "Qwen3Model" is Qwen3ForCausalLM.
-    Itself where there is none."""
+    That of a classifier's layers. Itself where there is none."""
     for ending in ("TextModel", "Model"):
         if architecture.endswith(ending) and (found := f"{architecture.removesuffix(ending)}ForCausalLM") in _MODULES:
             return found
-    return architecture
+    return CLASSIFIERS.get(architecture, architecture)
 
 
 def family(architecture: str) -> Family:

@@ -196,6 +196,7 @@ class Runner:
                 for row, start in zip(rows, shape.row_start, strict=False)
                 for mine in row.embedded
             ),
+            types=self._types(rows, shape.row_start, memory.device.tokens),
         )
 
     def _axes(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> Tensor | None:
@@ -210,6 +211,16 @@ class Runner:
             if row.axes is not None:
                 at[:, mine] = row.axes.axes(at[0, mine])
         return on_device(like.device, at)
+
+    def _types(self, rows: Sequence[SequenceRows], row_start: Sequence[int], like: Tensor) -> Tensor | None:
+        """Value of `Batch.types`. `like` [T] is padded."""
+        if not any(row.second for row in rows):
+            return None
+        types = np.zeros(like.shape[0], dtype=np.int64)
+        for row, start in zip(rows, row_start, strict=False):
+            if row.second:
+                types[start + row.second : start + len(row.tokens)] = 1
+        return on_device(like.device, types)
 
     def _written(self, memory: StepMemory) -> Tensor | None:
         """The pages that the rows write, for a store that looks at them."""

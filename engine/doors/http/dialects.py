@@ -13,6 +13,7 @@ from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.embeddings import EmbeddingRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
+from engine.doors.http.rerank.routes import RerankRoutes
 from engine.doors.http.responses.routes import ResponsesRoutes
 from engine.doors.http.service import HttpService
 
@@ -36,5 +37,6 @@ register(OpenAIRoutes)
 register(ResponsesRoutes)
 register(TokenRoutes)
 register(EmbeddingRoutes)
+register(RerankRoutes)
 register(OllamaRoutes)
 register(LlamaCppRoutes)

@@ -63,18 +63,23 @@ async def embedded(service: HttpService, request: Request, loaded: LoadedModel, 
     _check(loaded, asked)
     words = "".join(each for each in asked.inputs if isinstance(each, str))
     prompts = await while_there(request, in_thread(service.hub, words, lambda: _read(loaded, asked)))
-    pooling = asked.pooling or loaded.pooling or USUAL
+    found = await pooled(service, request, prompts, asked.pooling or loaded.pooling or USUAL, asked.adapter)
+    return found._replace(vectors=[_shortened(each, asked.dimensions) for each in found.vectors])
+
+
+async def pooled(
+    service: HttpService, request: Request, prompts: Sequence[PromptTokens], pooling: Pooling, adapter: str
+) -> Embeddings:
+    """What the model makes of the pooled states of each prompt. Raises :class:`Refused`, and ClientDisconnect."""
+    given = AnswerRequest([], Sampling(max_tokens=1), adapter=adapter, pooling=pooling)
     vectors: list[np.ndarray] = []
+    tokens = 0
     for first in range(0, len(prompts), AT_ONCE):
-        some = [_prompt(ids, pooling, asked) for ids in prompts[first : first + AT_ONCE]]
-        before = sum(map(len, prompts[:first]))
-        vectors += await service.answer(request, some, False, partial(_vectors, before))
-    return Embeddings([_shortened(each, asked.dimensions) for each in vectors], sum(map(len, prompts)))
-
-
-def _prompt(ids: Sequence[int], pooling: Pooling, asked: EmbeddingRequest) -> PromptRequest:
-    given = AnswerRequest([], Sampling(max_tokens=1), adapter=asked.adapter, pooling=pooling)
-    return PromptRequest(given.command(PromptTokens([*ids])))
+        some = prompts[first : first + AT_ONCE]
+        commands = [PromptRequest(given.command(prompt)) for prompt in some]
+        vectors += await service.answer(request, commands, False, partial(_vectors, tokens))
+        tokens += sum(len(prompt.ids) for prompt in some)
+    return Embeddings(vectors, tokens)
 
 
 async def _vectors(before: int, stream: Stream) -> list[np.ndarray]:
@@ -85,6 +90,9 @@ async def _vectors(before: int, stream: Stream) -> list[np.ndarray]:
 
 
 def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
+    if loaded.ranks:
+        text = f"{loaded.card.name} ranks documents and makes no embeddings. Load a model that is made for them."
+        raise Refused("no_embedding", text)
     if len(asked.inputs) > MOST_INPUTS:
         text = f"There are {len(asked.inputs):,} inputs, and at most {MOST_INPUTS:,} are read at once. Send fewer."
         raise BadField(asked.field, text)
@@ -101,8 +109,8 @@ def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
         )
 
 
-def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[list[int]]:
-    """The token ids of all inputs. Raises :class:`Refused`, and PromptError."""
+def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[PromptTokens]:
+    """The tokens of all inputs. Raises :class:`Refused`, and PromptError."""
     assert loaded.files is not None
     most = loaded.card.context - (not loaded.encodes)
     found = []
@@ -111,7 +119,7 @@ def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[list[int]]:
         if len(ids) > most:
             text = TOO_LONG.format(context=most, where=_where(asked, number), tokens=len(ids))
             raise Refused("prompt_too_long", text, {"n_prompt_tokens": len(ids), "n_ctx": most})
-        found.append(ids)
+        found.append(PromptTokens(ids))
     return found
 
 

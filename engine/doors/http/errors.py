@@ -12,8 +12,8 @@ from engine.services.answers.refused import Refused, shortened
 from engine.text.template import PromptError
 
 SERVED = (
-    "/v1/models, /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, Anthropic's /v1/messages, and "
-    "Ollama's /api/chat, /api/generate, /api/embed and /api/tags"
+    "/v1/models, /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/rerank, Anthropic's "
+    "/v1/messages, and Ollama's /api/chat, /api/generate, /api/embed and /api/tags"
 )
 FAILURES = (Refused, PromptError, BadField)
 _STATUS = {

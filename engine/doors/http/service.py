@@ -233,6 +233,13 @@ def adapter_of(loaded: LoadedModel, name: str) -> str:
     return name if name in adapter_names(loaded) else ""
 
 
+def purpose_of(loaded: LoadedModel) -> str:
+    """What the model was made to do, as lists of models call it."""
+    if loaded.ranks:
+        return "rerank"
+    return "completion" if loaded.pooling is None else "embedding"
+
+
 def checked_window(tokens: int, slides: bool, context: int) -> int | None:
     """The window that slides over a prompt of ``tokens`` tokens, if one does. Raises :class:`Refused`."""
     if not slides and tokens >= context:

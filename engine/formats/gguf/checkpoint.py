@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from engine.base.errors import CheckpointError
 from engine.compute.layers.interface import WeightSource
-from engine.compute.layers.linear.ggml_blocks import BLOCKS
+from engine.compute.layers.linear.ggml_blocks import BLOCKS, dequantise
 from engine.compute.models.projection import Projection
 from engine.formats.gguf import config
 from engine.formats.gguf.container import GGUFFile
@@ -21,7 +22,8 @@ from engine.formats.gguf.tokenizer import FileText
 from engine.formats.gguf.types import FLOATING, TYPES
 from engine.formats.gguf.vocabulary import TOKENS
 from engine.formats.load import TEXT_ONLY, Checkpoint
-from engine.formats.pooling import DENSE, gguf_pooling
+from engine.formats.pooling import DENSE, gguf_pooling, pooling_of
+from engine.formats.ranking import CUT, ranks, read_classifier
 from engine.formats.source import LoadSettings
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -44,7 +46,10 @@ class GGUFCheckpoint(Checkpoint):
         return self.quantise is not None or any(TYPES[entry.type].weights > 1 for entry in self.files.entries.values())
 
     def projections(self, device: torch.device) -> list[Projection]:
-        """Those that the converter took along, in 16 or 32 bits. Raises :class:`CheckpointError` for others."""
+        """Those that the converter took along, of embeddings in 16 or 32 bits. Raises :class:`CheckpointError` for
+        others."""
+        if self.ranks:
+            return read_classifier(self.files.entries, self._dense, device)
         entries = [self.files.entries[name] for name in DENSE if name in self.files.entries]
         if any(entry.type not in FLOATING for entry in entries):
             raise CheckpointError(
@@ -52,6 +57,11 @@ class GGUFCheckpoint(Checkpoint):
                 "another file of the model."
             )
         return [Projection(self.files.floating(entry.name).to(device, torch.float32, copy=True)) for entry in entries]
+
+    def _dense(self, name: str) -> Tensor:
+        """A tensor of any type in 16 or 32 bits."""
+        kind = self.files.entries[name].type
+        return self.files.floating(name) if kind in FLOATING else dequantise(kind, self.files.packed(name))
 
     def tokenizer(self) -> Tokenizer:
         return self._text().tokenizer()
@@ -107,6 +117,10 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
     text_only = TEXT_ONLY.format(name=path.name, reason=reason.rstrip(".")) if reason else ""
     # The lists are large, and whoever still needs one has them by now.
     files.metadata = {key: value for key, value in files.metadata.items() if not isinstance(value, list)}
+    qwen3 = read.architecture == "Qwen3ForCausalLM"  # whose converter takes "yes" and "no"
+    is_ranker = ranks(files.entries, 2 if qwen3 else 1, path.name)
+    cut = CUT.format(name=path.name) if is_ranker and not qwen3 and "cls.weight" not in files.entries else ""
+    named = None if is_ranker else gguf_pooling(files.metadata, str(files.metadata["general.architecture"]))
     generation = config.read_generation(files, text.special if text is not None else None)
     opened = GGUFCheckpoint(
         path=path,
@@ -115,10 +129,10 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
         files=files,
         parameters=sum(entry.numel for name, entry in files.entries.items() if name not in NO_PARAMETERS),
         weight_bytes=sum(entry.size for entry in files.entries.values()),
-        notices=(*([text_only] if reason else []), *generation.notices),
+        notices=(*([text_only] if reason else []), *([cut] if cut else []), *generation.notices),
         vision=vision,
-        pooling=gguf_pooling(files.metadata, str(files.metadata["general.architecture"]))
-        or ("mean" if read.attention.bidirectional else None),
+        pooling=pooling_of(read, is_ranker, named),
+        ranks=is_ranker,
         text_only=text_only,
         text=text,
     )

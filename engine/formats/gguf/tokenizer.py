@@ -161,6 +161,7 @@ def _surround(made: tokenizers.Tokenizer, vocabulary: Vocabulary, special: Speci
         return
     made.post_processor = processors.TemplateProcessing(
         single=[*("first" for _ in first), "$A", *("last" for _ in last)],
+        pair=[*("first" for _ in first), "$A", *("last" for _ in last), "$B:1", *("last:1" for _ in last)],
         special_tokens=[
             {"id": name, "ids": ids, "tokens": [vocabulary.tokens[index] for index in ids]}
             for name, ids in (("first", first), ("last", last))

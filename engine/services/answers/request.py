@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 
 class PromptTokens(NamedTuple):
-    """A prompt as the engine reads it, where pictures are in it (None: it has none), and what its answer has to be."""
+    """A prompt as the engine reads it, where pictures are in it (None: it has none), and what its answer has to be.
+    ``second`` is that of :class:`AddRequest`."""
 
     ids: list[int]
     pictures: PlaceholderSpans | None = None
     grammar: Grammar | None = None
+    second: int = 0
 
 
 class AnswerRequest(NamedTuple):
@@ -69,4 +71,5 @@ class AnswerRequest(NamedTuple):
             thinks=self.thinking.on is not False,
             tools=self.tools,
             pooling=self.pooling,
+            second=tokens.second,
         )

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019): encoders, which make embeddings and write no text."""
+"""BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019): encoders, which embed or rank and write no text."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from engine.config.positions import PositionConfig, RopeConfig
 from engine.config.raw import RawConfig
 
 NAMES = (
+    ("roberta.", ""),  # before the names of those with a classifier
+    ("bert.", ""),
     ("embeddings.word_embeddings.", "model.embed_tokens."),
     ("encoder.layer.", "model.layers."),
     ("attention.self.query.", "self_attn.q_proj."),
@@ -130,24 +132,26 @@ class Model(CausalLM):
         super().__init__(config, source)
         table = source.embedding("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
         self.embedding = token_table(table)
-        self.places = self._places(config, source)
+        self.places, self.second = self._places(config, source)
         self.layers = [BertLayer(config, index, source) for index in range(config.num_layers)]
         self.norm = _norm(config, source, f"model.layers.{config.num_layers - 1}.mlp_norm")
         self.head = source.head(table, config.vocab_size, config.hidden_size)
         self.rotaries = ()
 
-    def _places(self, config: ModelConfig, source: WeightSource) -> Tensor:
-        """Vector of each position ``[max_position, hidden_size]``, with that of the first type of tokens, which all
-        have."""
+    def _places(self, config: ModelConfig, source: WeightSource) -> tuple[Tensor, Tensor | None]:
+        """Vector of each position ``[max_position, hidden_size]``, with that of the first type of tokens; and what
+        tokens of the second type, those of the second of two texts, have more ``[hidden_size]``, where there is one."""
         hidden, (offset, kinds) = config.hidden_size, _rows(config.architecture)
         positions = source.array("model.embed_positions.weight", (config.positions.max_position + offset, hidden))
         types = source.array("model.embed_types.weight", (kinds, hidden))
-        return (positions[offset:] + types[0]).to(self.dtype)
+        second = (types[1] - types[0]).to(self.dtype) if kinds > 1 else None
+        return (positions[offset:] + types[0]).to(self.dtype), second
 
     def embed(self, batch: Batch) -> Tensor:
-        """The rows of the tokens plus those of their positions ``[T, hidden_size]``."""
+        """The rows of the tokens plus those of their positions and types ``[T, hidden_size]``."""
         at = batch.positions.clamp(max=self.places.shape[0] - 1)
-        return super().embed(batch).add_(self.places.index_select(0, at))
+        found = super().embed(batch).add_(self.places.index_select(0, at))
+        return found if batch.types is None or self.second is None else found.add_(batch.types[:, None] * self.second)
 
     def storage_size(self) -> int:
         """Bytes of weights held, the position table's included."""

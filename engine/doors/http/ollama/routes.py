@@ -46,6 +46,7 @@ from engine.doors.http.service import (
     cut_header,
     json_response,
     notice_header,
+    purpose_of,
     while_there,
 )
 from engine.doors.security import HttpRefusal
@@ -234,7 +235,6 @@ def _listed(loaded: LoadedModel) -> ListedModel:
 
 def _shown(loaded: LoadedModel) -> ShownModel:
     card = loaded.card
-    writes = "completion" if loaded.pooling is None else "embedding"
     sees = ["vision"] if card.pictures else []
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
     tools = ["tools"] if loaded.files is not None and loaded.files.tools.own else []
@@ -245,7 +245,9 @@ def _shown(loaded: LoadedModel) -> ShownModel:
         f"{card.architecture}.context_length": card.context,
         f"{card.architecture}.vocab_size": card.vocabulary,
     }
-    return ShownModel(_modified(loaded.command.path), _details(loaded), [writes, *tools, *sees, *thinks], info)
+    return ShownModel(
+        _modified(loaded.command.path), _details(loaded), [purpose_of(loaded), *tools, *sees, *thinks], info
+    )
 
 
 def _details(loaded: LoadedModel) -> Details:

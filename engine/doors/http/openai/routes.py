@@ -40,6 +40,7 @@ from engine.doors.http.service import (
     cut_header,
     json_response,
     notice_header,
+    purpose_of,
     while_there,
 )
 from engine.doors.security import error_response
@@ -220,7 +221,6 @@ def _text(loaded: LoadedModel, ids: Sequence[int]) -> str:
 def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
     """Description that clients get of the loaded model, or of an adapter of it."""
     card = loaded.card
-    writes = "completion" if loaded.pooling is None else "embedding"
     sees = [] if loaded.pictures.processor is None else ["vision"]
     thinks = [] if card.thinking.kind == "none" else ["thinking"]
     tools = ["tools"] if loaded.files is not None and loaded.files.tools.own else []
@@ -231,7 +231,7 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
         parent=card.name if adapter else None,
         max_model_len=card.context,
         context_length=card.context,
-        capabilities=[writes, *tools, *sees, *thinks],
+        capabilities=[purpose_of(loaded), *tools, *sees, *thinks],
         meta={"n_ctx": card.context, "n_vocab": card.vocabulary, "n_params": card.parameters},
     )
 

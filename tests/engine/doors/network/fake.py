@@ -114,6 +114,7 @@ class FakeEngine:
         self.load_cancelled = threading.Event()
         self.template = CHATML
         self.pooling: str | None = None
+        self.ranks = False
         self.context = 64
         self.version = 1
         self.pages: dict[str, list[int]] = {}
@@ -142,6 +143,7 @@ class FakeEngine:
             ),
             embedding_size=8,
             pooling=self.pooling,
+            ranks=self.ranks,
             encodes=False,
             reads=Reads(kv_per_token=64.0),
             model=None,
