@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -30,6 +31,9 @@ from engine.services.operations import Context
 from engine.services.residency import Residency
 from engine.services.serving import Serving
 
+STARTED_HEADER = "process-start-time-unix"
+"""llama.cpp's name in /metrics for the time since which is counted, in seconds since 1970."""
+
 
 def make_app(
     hub: EngineHub,
@@ -41,7 +45,7 @@ def make_app(
     logs: bool = False,
 ) -> ASGIApp:
     """The application; the hub's engine thread runs while the application does. ``logs``: as of AccessMiddleware."""
-    context = Context(hub, residency, serving)
+    context, started = Context(hub, residency, serving), str(int(time.time()))
 
     async def socket(websocket: WebSocket) -> None:
         await Session(websocket, hub, residency, token, context).run()
@@ -54,8 +58,9 @@ def make_app(
     async def metrics(request: Request) -> Response:
         if (refusal := service.stranger(request)) is not None:
             return refusal
-        text = prometheus.metrics(hub.window.totals, await hub.frame()) + hub.histograms.text()
-        return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
+        totals, frame, answers = hub.window.totals, await hub.frame(), hub.histograms
+        text = prometheus.metrics(totals, frame) + answers.text() + prometheus.llamacpp(totals, frame, answers)
+        return Response(text, headers={"content-type": prometheus.CONTENT_TYPE, STARTED_HEADER: started})
 
     async def described(request: Request) -> Response:
         if (refusal := service.stranger(request)) is not None:

@@ -22,7 +22,8 @@ from engine.cache.stores.transfer import on_device
 from engine.compute.sampling.device import DrawsAhead
 from engine.compute.sampling.draw import Draw
 from engine.compute.sampling.params import SamplingParams
-from engine.compute.sampling.sampler import LogProbs, log_probs
+from engine.compute.sampling.probabilities import log_probs
+from engine.compute.sampling.sampler import LogProbs
 from engine.decoding.request import Request
 from engine.decoding.scheduling.scheduler import MAX_RUNNING, Slice
 from engine.decoding.speculation.base import NO_DRAFT, DraftCost, DraftTree

@@ -27,8 +27,9 @@ class Sampling(Part, frozen=True):
 
     ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1, ``min_p`` 0, ``typical_p`` 1, penalties 1/0/0 and
     ``dry_multiplier`` 0 are neutral. ``seed`` ``None`` draws one, which comes back in :class:`Usage`.
-    ``logprobs`` asks for that many alternatives per token, from the raw logits (0: the chosen token's alone). Before
-    ``min_tokens`` no end of text is drawn, and no stop string looked for.
+    ``logprobs`` asks for that many alternatives per token, from the raw logits (0: the chosen token's alone), or with
+    ``logprobs_drawn`` from what is drawn from: after bias, penalties, temperature and truncation. Before ``min_tokens``
+    no end of text is drawn, and no stop string looked for.
     """
 
     temperature: float | None = None
@@ -48,6 +49,7 @@ class Sampling(Part, frozen=True):
     stop: list[str] = []
     ignore_eos: bool = False
     logprobs: int | None = None
+    logprobs_drawn: bool = False
     min_tokens: int = 0
 
 

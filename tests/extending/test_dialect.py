@@ -1,4 +1,4 @@
-"""A dialect of HTTP in one folder: llama.cpp's /completion."""
+"""A dialect of HTTP in one folder: Text Generation Inference's /generate."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import json
 
 from engine.doors.http import dialects
 from tests.engine.doors.network.conftest import Running
-from tests.extending.llamacpp.routes import LlamaCppRoutes
+from tests.extending.tgi.routes import TgiRoutes
 
 
 def test_a_dialect_of_http() -> None:
-    dialects.register(LlamaCppRoutes)
+    dialects.register(TgiRoutes)
     running = Running()
     try:
         with running.http() as http:
-            whole = http.post("/completion", json={"prompt": "abc"}).json()
-            assert whole["stop"]
-            assert sorted(whole["content"]) == ["a", "b", "c"]
-            lines = http.post("/completion", json={"prompt": "abc", "stream": True}).text.split("\n\n")
+            whole = http.post("/generate", json={"inputs": "abc"}).json()
+            assert sorted(whole["generated_text"]) == ["a", "b", "c"]
+            lines = http.post("/generate_stream", json={"inputs": "abc"}).text.split("\n\n")
             parts = [json.loads(line.removeprefix("data: ")) for line in lines if line]
-            assert sorted("".join(part["content"] for part in parts)) == ["a", "b", "c"]
-            assert [part["stop"] for part in parts] == [False] * (len(parts) - 1) + [True]
-            assert "the prompt has" in http.post("/completion", json={"prompt": "abc" * 100}).json()["error"]["message"]
-            assert http.post("/completion", json={}, headers={"Authorization": ""}).status_code == 401
-            assert http.post("/completion", content="{").status_code == 400
+            assert "".join(part["token"]["text"] for part in parts) == parts[-1]["generated_text"]
+            assert sorted(parts[-1]["generated_text"]) == ["a", "b", "c"]
+            assert "the prompt has" in http.post("/generate", json={"inputs": "abc" * 100}).json()["error"]
+            assert http.post("/generate", json={}, headers={"Authorization": ""}).status_code == 401
+            assert http.post("/generate", content="{").status_code == 422
     finally:
         running.stop()

@@ -27,7 +27,8 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.runner import Runner
 from engine.compute.sampling import noise
 from engine.compute.sampling.params import SamplingParams
-from engine.compute.sampling.sampler import Draw, log_probs, new_history, sample
+from engine.compute.sampling.probabilities import log_probs
+from engine.compute.sampling.sampler import Draw, new_history, sample
 from engine.formats.quantised.layouts import AffineLayout
 from engine.loading.memory.bandwidth import measure_bandwidth
 from engine.loading.memory.owners import memory_by_owner

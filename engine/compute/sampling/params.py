@@ -69,6 +69,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    logprobs_drawn: bool = False
     min_tokens: int = 0
     min_length: int = 0
     end_ids: tuple[int, ...] = ()

@@ -1,14 +1,16 @@
-"""The distribution that the sampler draws from, row by row: what the ratio test and typical acceptance judge by."""
+"""The distribution that the sampler draws from, row by row: what the ratio test and typical acceptance judge by, and
+what clients may be told of it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from engine.compute.sampling import noise
-from engine.compute.sampling.sampler import Draw, Kind, blocks, over_kinds, survivors
+from engine.compute.sampling.sampler import Draw, Kind, LogProbs, blocks, over_kinds, survivors, top_log_probs
 
 
 def probabilities(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
@@ -19,6 +21,24 @@ def probabilities(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """
     shares = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
     return over_kinds(logits, draws, _shares, shares)
+
+
+def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> list[LogProbs | None]:
+    """Log-probabilities of the rows of ``logits`` [L, V] that ask for them: of the logits as the model gave them, or of
+    what is drawn from, where truncated tokens are not among the likeliest."""
+    found: list[LogProbs | None] = [None] * len(draws)
+    rows = [row for row, draw in enumerate(draws) if draw.params.logprobs is not None]
+    for drawn in (False, True):
+        mine = [row for row in rows if draws[row].params.logprobs_drawn is drawn]
+        if not mine:
+            continue
+        asked = [draws[row] for row in mine]
+        logs = probabilities(logits[mine], asked).log() if drawn else torch.log_softmax(logits[mine].float(), dim=-1)
+        most = max(draw.params.logprobs or 0 for draw in asked)
+        for row, one in zip(mine, top_log_probs(logs, [tokens[row] for row in mine], most), strict=True):
+            top = one.top[: draws[row].params.logprobs]
+            found[row] = one._replace(top=[each for each in top if each[1] > -math.inf])
+    return found
 
 
 def draw_from(shares: Tensor, draws: Sequence[Draw], salt: int) -> Tensor:

@@ -31,7 +31,7 @@ class Drawn(NamedTuple):
 
 
 class LogProbs(NamedTuple):
-    """Log-probabilities of the raw logits: of the drawn token, and of the likeliest (token id, log-probability)."""
+    """Log-probabilities of the drawn token, and of the likeliest (token id, log-probability)."""
 
     chosen: float
     top: list[tuple[int, float]]
@@ -75,21 +75,6 @@ def likeliest(logits: Tensor) -> list[int]:
     found = logits.float().numpy() if logits.device.type == "cpu" and logits.dtype != torch.float64 else logits
     indices: list[int] = found.argmax(-1).tolist()
     return indices
-
-
-def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> list[LogProbs | None]:
-    """Log-probabilities of the raw logits [L, V] for the rows that ask for them."""
-    rows = [row for row, draw in enumerate(draws) if draw.params.logprobs is not None]
-    found: list[LogProbs | None] = [None] * len(draws)
-    if not rows:
-        return found
-    logs = torch.log_softmax(logits[rows].to(torch.float32), dim=-1)
-    wanted = [draws[row].params.logprobs or 0 for row in rows]
-    for row, asked, one in zip(
-        rows, wanted, top_log_probs(logs, [tokens[row] for row in rows], max(wanted)), strict=True
-    ):
-        found[row] = one._replace(top=one.top[:asked])
-    return found
 
 
 def top_log_probs(logs: Tensor, tokens: Sequence[int], most: int) -> list[LogProbs]:

@@ -63,8 +63,19 @@ class AnswerHistograms:
 
     def __init__(self) -> None:
         self._histograms = {name: Histogram(bounds) for name, (_, bounds, _) in _MEASURED.items()}
+        self.prompt_seconds = self.answer_seconds = 0.0
+        """Spent on reading prompts, and on writing what follows the first tokens."""
+        self.read = self.cached = self.longest = 0
+        """Tokens of prompts that were computed, and those found in the cache; of the longest answer with its prompt."""
 
     def add(self, end: Finished) -> None:
+        usage, times = end.usage, end.timings
+        first = times.ttft_ms or times.total_ms
+        self.prompt_seconds += (first - times.queued_ms) / 1e3
+        self.answer_seconds += (times.total_ms - first) / 1e3
+        self.read += usage.prompt_tokens - usage.cached_tokens
+        self.cached += usage.cached_tokens
+        self.longest = max(self.longest, usage.prompt_tokens + usage.generated_tokens)
         for name, (_, _, measure) in _MEASURED.items():
             if (value := measure(end)) is not None:
                 self._histograms[name].add(value)

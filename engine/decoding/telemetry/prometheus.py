@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from engine.decoding.telemetry.histograms import AnswerHistograms
 from engine.protocol import Telemetry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -80,7 +81,42 @@ def _lines(totals: Mapping[str, int], frame: Telemetry) -> Iterator[str]:
             yield from _metric(name, "gauge", explains, [("", value)])
 
 
-def _metric(name: str, kind: str, explains: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:
-    yield f"# HELP kvasir_{name} {explains}\n# TYPE kvasir_{name} {kind}\n"
+def llamacpp(totals: Mapping[str, int], frame: Telemetry, answers: AnswerHistograms) -> str:
+    """The same figures by the names of llama.cpp's server, for what reads those.
+
+    Source: https://github.com/ggml-org/llama.cpp/blob/master/tools/server/server-task.cpp.
+    """
+    counters = {
+        "prompt_tokens_total": ("Prompt tokens computed.", answers.read),
+        "prompt_tokens_cached_total": ("Prompt tokens found in the prefix cache.", answers.cached),
+        "prompt_seconds_total": ("Time of reading prompts.", answers.prompt_seconds),
+        "tokens_predicted_total": ("Tokens generated.", totals["generated"]),
+        "tokens_predicted_seconds_total": ("Time of answers after their first tokens.", answers.answer_seconds),
+        "n_decode_total": ("Steps done.", totals["steps"]),
+        "n_tokens_max": ("Tokens of the longest answer with its prompt.", answers.longest),
+        "spec_decode_num_draft_tokens_total": ("Draft tokens of a proposer.", totals["proposed"]),
+        "spec_decode_num_accepted_tokens_total": ("Draft tokens accepted.", totals["accepted"]),
+        "spec_decode_num_drafts_total": ("Drafts verified.", totals["drafts"]),
+    }
+    gauges = {
+        "prompt_tokens_seconds": ("Prompt tokens a second.", frame.prefilled_per_second),
+        "predicted_tokens_seconds": ("Tokens a second.", frame.generated_per_second),
+        "requests_processing": ("Answers in progress.", frame.queue.running),
+        "requests_deferred": ("Answers that wait.", frame.queue.waiting),
+        "n_busy_slots_per_decode": ("Answers of a step, on average.", totals["busy"] / max(totals["steps"], 1)),
+    }
+    return "".join(
+        line
+        for kind, found in (("counter", counters), ("gauge", gauges))
+        for name, (explains, value) in found.items()
+        for line in _metric(name, kind, explains, [("", value)], "llamacpp:")
+    )
+
+
+def _metric(
+    name: str, kind: str, explains: str, values: Sequence[tuple[str, float]], prefix: str = "kvasir_"
+) -> Iterator[str]:
+    full = prefix + name
+    yield f"# HELP {full} {explains}\n# TYPE {full} {kind}\n"
     for labels, value in values:
-        yield f"kvasir_{name}{labels} {value:g}\n" if isinstance(value, float) else f"kvasir_{name}{labels} {value}\n"
+        yield f"{full}{labels} {value:g}\n" if isinstance(value, float) else f"{full}{labels} {value}\n"

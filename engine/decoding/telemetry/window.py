@@ -47,6 +47,8 @@ class TelemetryWindow:
             preemptions=record.preemptions,
             bytes_read=record.bytes_read,
             answers_started=len(record.ttfts),
+            drafts=sum(draft.proposed[0] for draft in record.drafts if draft.proposed),
+            busy=record.running,
         )
         self._forget(record.time)
 

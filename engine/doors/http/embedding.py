@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from engine.config.pooling import Pooling
 from engine.doors.http.fields import BadField
+from engine.doors.http.prompts import Mixed, known, mixed_ids
 from engine.doors.http.service import HttpService, while_there
 from engine.protocol import Sampling
 from engine.services.answers.answering import in_thread
@@ -38,12 +39,13 @@ TOO_LONG = (
 
 
 class EmbeddingRequest(NamedTuple):
-    """Inputs, each text or token ids, in the ``field`` of the request; what is too long is cut off if it ``truncates``.
+    """Inputs, each text or token ids with texts between them, in the ``field`` of the request; what is too long is cut
+    off if it ``truncates``.
 
     ``pooling`` None: the model's own. ``dimensions`` are the first ones of each vector; None: all.
     """
 
-    inputs: Sequence[str | Sequence[int]]
+    inputs: Sequence[str | Mixed]
     field: str
     dimensions: int | None = None
     pooling: Pooling | None = None
@@ -61,7 +63,7 @@ class Embeddings(NamedTuple):
 async def embedded(service: HttpService, request: Request, loaded: LoadedModel, asked: EmbeddingRequest) -> Embeddings:
     """Raises BadField and :class:`Refused` for what cannot be embedded, and ClientDisconnect."""
     _check(loaded, asked)
-    words = "".join(each for each in asked.inputs if isinstance(each, str))
+    words = "".join(map(_words, asked.inputs))
     prompts = await while_there(request, in_thread(service.hub, words, lambda: _read(loaded, asked)))
     found = await pooled(service, request, prompts, asked.pooling or loaded.pooling or USUAL, asked.adapter)
     return found._replace(vectors=[_shortened(each, asked.dimensions) for each in found.vectors])
@@ -99,7 +101,7 @@ def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
     for number, given in enumerate(asked.inputs):
         if not given:
             raise BadField(asked.field, f"{_where(asked, number)} is empty. Send some text.")
-        if not isinstance(given, str) and not all(0 <= id < loaded.card.vocabulary for id in given):
+        if not isinstance(given, str) and not known(given, loaded.card.vocabulary):
             text = f"{_where(asked, number)} contains tokens that the model does not know. Use its own tokenizer."
             raise BadField(asked.field, text)
     most = loaded.embedding_size
@@ -123,11 +125,16 @@ def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[PromptTokens]:
     return found
 
 
-def _encoded(tokenizer: Tokenizer, given: str | Sequence[int], most: int, truncates: bool) -> list[int]:
+def _words(given: str | Mixed) -> str:
+    return given if isinstance(given, str) else "".join(part for part in given if isinstance(part, str))
+
+
+def _encoded(tokenizer: Tokenizer, given: str | Mixed, most: int, truncates: bool) -> list[int]:
     """The ids of one input, whole or cut to ``most`` tokens; what the tokenizer puts around a text stays around it."""
+    check_length(_words(given), tokenizer, None if truncates else most)
     if not isinstance(given, str):
-        return list(given[:most] if truncates else given)
-    check_length(given, tokenizer, None if truncates else most)
+        ids = mixed_ids(tokenizer, given)
+        return ids[:most] if truncates else ids
     ids = tokenizer.encode(given)
     if not truncates or len(ids) <= most:
         return ids

@@ -29,6 +29,7 @@ IGNORED = frozenset(
         "request_id",
         "usage",
         # llama.cpp's
+        "backend_sampling",
         "cache_prompt",
         "id_slot",
         "n_cache_reuse",
@@ -95,6 +96,8 @@ ONLY: dict[str, tuple[object, ...]] = {
     "spaces_between_special_tokens": (True,),
     "stop_token_ids": ([],),
     "suffix": ("",),
+    "t_max_predict_ms": (0, -1),
+    "t_max_prompt_ms": (0, -1),
     "tfs_z": (1,),
     "thinking_forced_open": (False,),
     "timings_per_token": (False,),
@@ -167,6 +170,14 @@ def decoded(body: bytes, kind: type[_T]) -> _T:
         return msgspec.json.decode(body if fields == given else msgspec.json.encode(fields), type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadField(_param(str(error)), f"The request was not understood: {error}.") from error
+
+
+def names_field(body: bytes, name: str) -> bool:
+    """Return True if the request says something in this field; what is wrong with it is told when it is read."""
+    try:
+        return msgspec.json.decode(body, type=Fields).get(name, _NULL) != _NULL
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
 
 
 def _unfolded(fields: Fields) -> Fields:

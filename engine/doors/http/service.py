@@ -25,6 +25,7 @@ from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
+from engine.services.answers.structured import held_in_thread
 from engine.services.hub import EngineHub
 from engine.services.residency import Lease, Residency
 from engine.text.infill import OtherFile, infill_ids
@@ -130,7 +131,13 @@ class HttpService:
         checked_window(len(found.ids), asked.overflow == "window", loaded.card.context)
         return PromptRequest(asked.command(found.tokens, found.window), heard), found.context_cut("")
 
-    def infill(
+    async def prompt_of(self, asked: AnswerRequest, ids: list[int], loaded: LoadedModel) -> PromptRequest:
+        """The request for a prompt that is there as ``ids``. Raises :class:`Refused`."""
+        window = checked_window(len(ids), asked.overflow == "window", loaded.card.context)
+        grammar, _ = await held_in_thread(self.hub, loaded, asked.structured)
+        return PromptRequest(asked.command(PromptTokens(ids, grammar=grammar), window))
+
+    async def infill(
         self, asked: AnswerRequest, prefix: str, suffix: str, loaded: LoadedModel, files: Sequence[OtherFile] = ()
     ) -> PromptRequest:
         """The request for the text between two others. Raises :class:`Refused` for a model that cannot fill in."""
@@ -142,8 +149,7 @@ class HttpService:
                 "model for code that was, or send the text before the gap alone."
             )
             raise Refused("no_infill", text)
-        checked_window(len(ids), False, loaded.card.context)
-        return PromptRequest(asked.command(PromptTokens(ids)))
+        return await self.prompt_of(asked._replace(overflow="stop"), ids, loaded)
 
     async def answer(
         self,

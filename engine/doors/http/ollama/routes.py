@@ -171,7 +171,7 @@ class OllamaRoutes:
         )
         if isinstance(wanted, GenerateIn) and wanted.suffix:
             infill = asked._replace(prompt="")
-            prompt, cut = self._service.infill(infill, wanted.prompt, wanted.suffix, loaded), None
+            prompt, cut = await self._service.infill(infill, wanted.prompt, wanted.suffix, loaded), None
         else:
             prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
         headers = notice_header(loaded, asked.tools) | ({} if cut is None else cut_header(cut))

@@ -54,6 +54,8 @@ class CodexModel(msgspec.Struct, kw_only=True):
     visibility: Literal["list"] = "list"
     supported_in_api: bool = True
     priority: int = 0
+    capabilities: list[str]
+    """llama.cpp's words, whose list of models has this name, too."""
     upgrade: None = None
     support_verbosity: bool = False
     default_verbosity: None = None

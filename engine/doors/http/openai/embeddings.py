@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from engine.doors.http.embedding import EmbeddingRequest, embedded
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openapi import Served
+from engine.doors.http.prompts import Mixed, PromptsIn, prompts_of
 from engine.doors.http.service import HttpService, adapter_of, while_there
 from engine.doors.security import error_response
 from engine.services.residency import Lease
@@ -26,25 +27,18 @@ class EmbeddingIn(msgspec.Struct, kw_only=True):
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (True,), "normalize": (True,)}
 
-    input: str | list[str | int | list[int]]
+    input: PromptsIn
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     pooling: Pooling | None = None
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
 
-    def inputs(self) -> list[str | list[int]]:
-        """Raises BadField where there is none, or where ids and lists of them are mixed."""
-        given = self.input
-        if isinstance(given, str):
-            return [given]
-        if not given:
+    def inputs(self) -> list[str | Mixed]:
+        """Raises BadField where there is none, or one that cannot be read."""
+        if self.input == []:
             raise BadField("input", "There is no input. Send some text.")
-        if all(isinstance(each, int) for each in given):
-            return [cast("list[int]", given)]
-        if any(isinstance(each, int) for each in given):
-            raise BadField("input", "The input is neither one of token ids nor a list of inputs. Send one of both.")
-        return cast("list[str | list[int]]", given)
+        return prompts_of(self.input, "input")
 
 
 class EmbeddingOut(msgspec.Struct):

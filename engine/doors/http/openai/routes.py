@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.doors.http.errors import refusal_of
+from engine.doors.http.errors import FAILURES, refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.openai.codex import EFFORTS, CodexEffort, CodexModel
 from engine.doors.http.openai.stream import events, whole
@@ -36,19 +36,18 @@ from engine.doors.http.service import (
     StreamedAnswer,
     adapter_names,
     adapter_of,
-    checked_window,
     cut_header,
     json_response,
     notice_header,
     purpose_of,
     while_there,
 )
+from engine.doors.http.timings import Pace
 from engine.doors.security import error_response
 from engine.protocol import ChatMessage, ContextCut
 from engine.services.answers.refused import Refused
-from engine.services.answers.request import AnswerRequest, PromptTokens
+from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import PromptRequest, Stream
-from engine.services.answers.structured import held_in_thread
 from engine.services.residency import Lease
 from engine.text.detokenise import detokeniser
 from engine.text.prompt import PromptForm
@@ -66,16 +65,19 @@ class OpenAIRoutes:
         self._service = service
 
     def routes(self) -> list[Route]:
-        """Routes with a slash at the end or none, below /v1 or not: clients differ in what they add to an address."""
+        """Routes with a slash at the end or none, below /v1 or not: clients differ in what they add to an address. Bare
+        /completions is llama.cpp's too, and served there."""
         return [
-            route
-            for base in ("/v1", "")
-            for route in (
-                Served(f"{base}/models", self.models, gives=OpenAIModelList),
-                Served(f"{base}/models/{{name:path}}", self.model, gives=ModelOut),
-                *_posted(f"{base}/chat/completions", self.chat, OpenAIChat, CHAT, CHUNK),
-                *_posted(f"{base}/completions", self.complete, CompletionIn, TEXT, TEXT),
-            )
+            *(
+                route
+                for base in ("/v1", "")
+                for route in (
+                    Served(f"{base}/models", self.models, gives=OpenAIModelList),
+                    Served(f"{base}/models/{{name:path}}", self.model, gives=ModelOut),
+                    *_posted(f"{base}/chat/completions", self.chat, OpenAIChat, CHAT, CHUNK),
+                )
+            ),
+            *_posted("/v1/completions", self.complete, CompletionIn, TEXT, TEXT),
         ]
 
     async def models(self, request: Request) -> Response:
@@ -124,10 +126,14 @@ class OpenAIRoutes:
         async def answer(body: bytes, use: Lease) -> Response:
             return await self._answer(request, decoded(body, kind), use)
 
-        def refused(error: Exception) -> Response:
-            return error_response(refusal_of(error, prompt, kind.__struct_fields__))
+        return await self._service.serve(request, answer, lambda error: _refused(error, prompt, kind))
 
-        return await self._service.serve(request, answer, refused)
+    async def completed(self, request: Request, body: bytes, use: Lease) -> Response:
+        """The response to a ``body`` of /v1/completions that came to another address."""
+        try:
+            return await self._answer(request, decoded(body, CompletionIn), use)
+        except FAILURES as error:
+            return _refused(error, "prompt", CompletionIn)
 
     async def _answer(self, request: Request, wanted: OpenAIChat | CompletionIn, use: Lease) -> Response:
         await while_there(request, use.model(wanted.model, wanted.ttl))
@@ -140,10 +146,11 @@ class OpenAIRoutes:
             writer = _writer(wanted, loaded, [Echo(*echo, known) for echo, known in zip(echoes, told, strict=True)])
             if wanted.prompt_logprobs is not None:
                 writer.tell_prompts(stream.told, wanted.prompt_logprobs)
+            pace = Pace(bool(wanted.return_progress), bool(wanted.timings_per_token))
             if wanted.stream:
-                body = events(stream, writer, wanted.stream_options or StreamOptions())
+                body = events(stream, writer, wanted.stream_options or StreamOptions(), pace)
                 return StreamedAnswer(body, "text/event-stream", headers, stream, use)
-            return json_response(await while_there(request, whole(stream, writer)), headers)
+            return json_response(await while_there(request, whole(stream, writer, pace)), headers)
 
         return await self._service.answer(request, prompts, bool(wanted.stream), write)
 
@@ -182,16 +189,18 @@ class OpenAIRoutes:
             structured=wanted.structured(),
         )
         if isinstance(wanted, CompletionIn) and wanted.suffix and isinstance(given, str):
-            return self._service.infill(asked, given, wanted.suffix, loaded), None
+            return await self._service.infill(asked, given, wanted.suffix, loaded), None
         if isinstance(given, Ids):
-            window = checked_window(len(given), overflow == "window", loaded.card.context)
-            grammar, _ = await held_in_thread(self._service.hub, loaded, asked.structured)
-            return PromptRequest(asked.command(PromptTokens(given, grammar=grammar), window)), None
+            return await self._service.prompt_of(asked, given, loaded), None
         if isinstance(wanted, OpenAIChat):
             opens = wanted.add_generation_prompt is not False
             form = PromptForm(wanted.prefills(), opens, wanted.variables(), wanted.tool_config())
             asked = asked._replace(thinking=wanted.wanted_thinking(), form=form)
         return await self._service.prompt(asked, loaded)
+
+
+def _refused(error: Exception, prompt: str, kind: type[OpenAIChat] | type[CompletionIn]) -> Response:
+    return error_response(refusal_of(error, prompt, kind.__struct_fields__))
 
 
 def _posted(
@@ -239,11 +248,13 @@ def _described(loaded: LoadedModel, adapter: str = "") -> ModelOut:
 def _for_codex(loaded: LoadedModel, name: str) -> CodexModel:
     """What Codex wants to know of the loaded model, or of an adapter of it."""
     card = loaded.card
+    sees = loaded.pictures.processor is not None
     return CodexModel(
         slug=name,
         display_name=name,
         context_window=card.context,
-        input_modalities=["text"] if loaded.pictures.processor is None else ["text", "image"],
+        input_modalities=["text", "image"] if sees else ["text"],
+        capabilities=["completion", "multimodal"] if sees else ["completion"],
         supported_reasoning_levels=[CodexEffort(each, each) for each in card.thinking.efforts if each in EFFORTS],
         supports_reasoning_summaries=card.thinking.kind != "none",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import msgspec
 
@@ -10,15 +10,16 @@ from engine.doors.http.errors import refusal_of
 from engine.doors.http.openai.types import Completion, CompletionDetails, StreamOptions, UsageDetails, UsageOut
 from engine.doors.http.openai.writers import Writer
 from engine.doors.http.service import told
+from engine.doors.http.timings import Pace
 from engine.doors.security import error_body
-from engine.protocol import Delta, Finished, Message
+from engine.protocol import Delta, Finished, Message, Prefill
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
-async def events(stream: Stream, writer: Writer, options: StreamOptions) -> AsyncIterator[bytes]:
+async def events(stream: Stream, writer: Writer, options: StreamOptions, pace: Pace) -> AsyncIterator[bytes]:
     """An error is the last event: neither an end of the answer nor [DONE] follows."""
     finished: list[Finished] = []
     written = 0
@@ -27,18 +28,27 @@ async def events(stream: Stream, writer: Writer, options: StreamOptions) -> Asyn
         always = options.include_usage and options.continuous_usage_stats
         return _usage(stream.prompt_tokens, written) if always else None
 
-    def write(message: Message) -> list[bytes]:
+    def timed(chunk: Completion | None) -> Iterator[bytes]:
+        if chunk is not None:
+            chunk.timings = pace.timings()
+            yield _event(chunk)
+
+    def write(message: Message) -> Iterator[bytes]:
         nonlocal written
-        chunks: list[Completion | None] = []
-        match message:
-            case Delta():
-                chunks.append(writer.opening_chunk(message.answer, usage()))
-                written += len(message.tokens)
-                chunks.append(writer.chunk(message, usage()))
-            case Finished():
-                finished.append(message)
-                chunks += (writer.opening_chunk(message.answer, usage()), writer.last_chunk(message, usage()))
-        return [_event(chunk) for chunk in chunks if chunk is not None]
+        if isinstance(message, Prefill):
+            for progress in pace.progress(message):
+                yield from timed(writer.progress_chunk(progress))
+        if not isinstance(message, Delta | Finished):
+            return
+        pace.take(message)
+        if (opening := writer.opening_chunk(message.answer, usage())) is not None:
+            yield _event(opening)
+        if isinstance(message, Delta):
+            written += len(message.tokens)
+            yield from timed(writer.chunk(message, usage()))
+        else:
+            finished.append(message)
+            yield from timed(writer.last_chunk(message, usage()))
 
     try:
         async for event in told(stream, write, lambda: [KEEP_ALIVE]):
@@ -47,11 +57,12 @@ async def events(stream: Stream, writer: Writer, options: StreamOptions) -> Asyn
         yield _event(error_body(refusal_of(refused)))
         return
     if options.include_usage:
-        yield _event(writer.usage_chunk(usage_of(finished, stream.answers)))
+        for event in timed(writer.usage_chunk(usage_of(finished, stream.answers))):
+            yield event
     yield b"data: [DONE]\n\n"
 
 
-async def whole(stream: Stream, writer: Writer) -> Completion:
+async def whole(stream: Stream, writer: Writer, pace: Pace) -> Completion:
     """The whole answer. Raises :class:`Refused`."""
     finished: list[Finished] = []
     async for message in stream.messages():
@@ -60,8 +71,11 @@ async def whole(stream: Stream, writer: Writer) -> Completion:
                 writer.add(message)
             case Finished():
                 finished.append(message)
+                pace.take(message)
     ends = sorted(finished, key=lambda end: end.answer)
-    return writer.whole(ends, usage_of(finished, stream.answers))
+    done = writer.whole(ends, usage_of(finished, stream.answers))
+    done.timings = pace.timings()
+    return done
 
 
 def usage_of(finished: Sequence[Finished], answers: int) -> UsageOut:

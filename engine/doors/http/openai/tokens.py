@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.fields import BadField, Fields, decoded
+from engine.doors.http.fields import BadField, decoded, names_field
 from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.http.openapi import Served
 from engine.doors.http.service import HttpService
@@ -79,7 +79,7 @@ class TokenRoutes:
 
     async def _tokenise(self, body: bytes, use: Lease) -> Response:
         asked: ConversationIn | TextIn
-        asked = decoded(body, ConversationIn) if _has_messages(body) else decoded(body, TextIn)
+        asked = decoded(body, ConversationIn) if names_field(body, "messages") else decoded(body, TextIn)
         await use.model(asked.model)
         loaded = self._service.loaded(asked.model)
         assert loaded.files is not None
@@ -127,13 +127,6 @@ class TokenRoutes:
         asked.check(self._service.loaded(asked.model).card.vocabulary)
         text = await rendered_text(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)
         return JSONResponse({"prompt": text})
-
-
-def _has_messages(body: bytes) -> bool:
-    try:
-        return "messages" in msgspec.json.decode(body, type=Fields)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False  # its refusal is the other record's
 
 
 def _piece(tokenizer: Tokenizer, id: int) -> str | list[int]:

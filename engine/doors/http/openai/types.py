@@ -15,6 +15,7 @@ from engine.doors.http.openai.codex import CodexModel
 from engine.doors.http.pictures import picture_at
 from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
+from engine.doors.http.timings import PromptProgress, TimingsOut
 from engine.doors.http.tools import ToolIn, chosen, tool_config, with_names
 from engine.protocol import (
     ChatMessage,
@@ -106,7 +107,7 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _OpenAIRequest(StructuredIn, kw_only=True):
-    """Fields of both kinds of request; the last two are Kvasir's own.
+    """Fields of both kinds of request; the last two are Kvasir's own, the two before them llama.cpp's.
 
     The five fields about thinking are names of one thing, which plain completions ignore.
     """
@@ -124,6 +125,8 @@ class _OpenAIRequest(StructuredIn, kw_only=True):
     enable_thinking: bool | None = None
     reasoning: bool | dict[str, Any] | None = None
     include_reasoning: bool | None = None
+    return_progress: bool | None = None
+    timings_per_token: bool | None = None
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     overflow: Overflow | None = None
 
@@ -132,12 +135,20 @@ class _OpenAIRequest(StructuredIn, kw_only=True):
         """True if the prompts are returned before their answers."""
         return False
 
+    @property
+    def alone(self) -> bool:
+        """True if one answer to one prompt is asked for."""
+        return self.n in (None, 1)
+
     def check(self, vocabulary: int) -> None:
         """Raises BadField with a sentence for what cannot be served by a model with this vocabulary."""
         if self.n is not None and self.n < 1:
             raise BadField("n", f"n is at least 1: {self.n} is not.")
         if self.stream_options is not None and not self.stream:
             raise BadField("stream_options", "stream_options needs stream to be true.")
+        for name in ("return_progress", "timings_per_token"):
+            if getattr(self, name) and not self.alone:
+                raise BadField(name, f"{name} goes with one answer. Ask for one at a time.")
         if self.prompt_logprobs is not None and self.stream:
             raise BadField("prompt_logprobs", "prompt_logprobs come with whole answers only. Leave stream out.")
         if not 0 <= (self.prompt_logprobs or 0) <= MAX_LOGPROBS:
@@ -261,6 +272,10 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
     @property
     def echoes(self) -> bool:
         return bool(self.echo)
+
+    @property
+    def alone(self) -> bool:
+        return super().alone and len(self.prompts()) == 1
 
     def check(self, vocabulary: int) -> None:
         super().check(vocabulary)
@@ -436,6 +451,8 @@ class Completion(msgspec.Struct, Generic[ChoiceT], omit_defaults=True):
     usage: UsageOut | None = None
     system_fingerprint: str = ""
     prompt_logprobs: PromptLogprobs | UnsetType = UNSET
+    timings: TimingsOut | UnsetType = UNSET
+    prompt_progress: PromptProgress | UnsetType = UNSET
     notices: list[str] = []
     """What went otherwise than asked for, as sentences."""
 

@@ -24,6 +24,7 @@ from engine.doors.http.openai.types import (
     UsageOut,
     finish_reason,
 )
+from engine.doors.http.timings import PromptProgress
 from engine.library import paths as config
 from engine.protocol import CallCollector, Delta, Finished, TokenInfo, ToolCallDelta
 from engine.text.detokenise import detokeniser
@@ -84,6 +85,11 @@ class Writer:
         if last is not None and finished.detail:
             last.notices = [finished.detail]
         return last
+
+    def progress_chunk(self, progress: PromptProgress) -> Completion:
+        chunk = self._completion(self.chunk_name, [])
+        chunk.prompt_progress = progress
+        return chunk
 
     def usage_chunk(self, usage: UsageOut) -> Completion:
         return self._completion(self.chunk_name, [], usage)

@@ -27,6 +27,7 @@ from engine.doors.http.service import (
     notice_header,
     while_there,
 )
+from engine.doors.http.timings import Pace
 from engine.doors.security import error_response
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import Stream
@@ -100,7 +101,8 @@ class ResponsesRoutes:
 
         async def write(stream: Stream) -> Response:
             if wanted.stream:
-                return StreamedAnswer(events(stream, writer, done), "text/event-stream", headers, stream, use)
+                pace = Pace(bool(wanted.return_progress), bool(wanted.timings_per_token))
+                return StreamedAnswer(events(stream, writer, done, pace), "text/event-stream", headers, stream, use)
             return json_response(await while_there(request, whole(stream, writer, done)), headers)
 
         return await self._service.answer(request, [prompt], bool(wanted.stream), write)

@@ -68,7 +68,7 @@ class ResponsesStreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResponsesIn(SamplingIn, kw_only=True):
-    """A request; ``ttl`` and ``overflow`` are Kvasir's own."""
+    """A request; ``ttl`` and ``overflow`` are Kvasir's own, the two before them llama.cpp's, of streams."""
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {
         "background": (False,),
@@ -100,6 +100,8 @@ class ResponsesIn(SamplingIn, kw_only=True):
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    return_progress: bool | None = None
+    timings_per_token: bool | None = None
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     overflow: Overflow | None = None
 

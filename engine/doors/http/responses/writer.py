@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,8 +22,9 @@ from engine.doors.http.responses.types import (
     ResponseUsage,
 )
 from engine.doors.http.service import told
+from engine.doors.http.timings import Pace
 from engine.doors.security import HttpRefusal
-from engine.protocol import Delta, Finished, Message, ToolCallDelta
+from engine.protocol import Delta, Finished, Message, Prefill, ToolCallDelta
 from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 from engine.text.tokenizer import Tokenizer
@@ -202,20 +203,31 @@ def _text_part(text: str, logprobs: list[TokenLogprob]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
-async def events(stream: Stream, writer: ResponseWriter, done: Callable[[ResponseOut], None]) -> AsyncIterator[bytes]:
+async def events(
+    stream: Stream, writer: ResponseWriter, done: Callable[[ResponseOut], None], pace: Pace
+) -> AsyncIterator[bytes]:
     """The events of an answer while it is written; ``done`` hears of it before its last one."""
     for event in writer.begin():
         yield _event(event)
 
-    def write(message: Message) -> list[bytes]:
+    def timed(events: Iterable[Event]) -> Iterator[bytes]:
+        timings = pace.timings()
+        for event in events:
+            yield _event(event if timings is UNSET else {**event, "timings": timings})
+
+    def write(message: Message) -> Iterator[bytes]:
         match message:
+            case Prefill():
+                for progress in pace.progress(message):
+                    yield from timed({**event, "prompt_progress": progress} for event in writer.waiting())
             case Delta():
-                return [_event(event) for event in writer.add(message)]
+                pace.take(message)
+                yield from timed(writer.add(message))
             case Finished():
+                pace.take(message)
                 events = writer.end(message)
                 done(writer.response)
-                return [_event(event) for event in events]
-        return []
+                yield from timed(events)
 
     try:
         async for part in told(stream, write, lambda: map(_event, writer.waiting())):

@@ -20,8 +20,9 @@ from transformers.generation.logits_process import (
 )
 
 from engine.compute.sampling.params import LEAST_TEMPERATURE, SamplingError, SamplingParams, resolve
+from engine.compute.sampling.probabilities import log_probs
 from engine.compute.sampling.processors import MAX_DRY_MATCH, History, dry_penalties
-from engine.compute.sampling.sampler import Draw, likeliest, log_probs, new_history, processed, sample
+from engine.compute.sampling.sampler import Draw, likeliest, new_history, processed, sample
 from engine.compute.sampling.truncation import truncate, truncate_typical
 from engine.protocol import Sampling
 
@@ -256,6 +257,21 @@ def test_log_probabilities_are_of_the_raw_logits() -> None:
     assert found[1] is None
     assert found[2] is not None
     assert (found[2].chosen, found[2].top) == (pytest.approx(float(logs[2, 6])), [])
+
+
+def test_log_probabilities_may_be_of_what_is_drawn_from() -> None:
+    logits = torch.tensor([[3.0, 2.0, 1.0, 0.0]]).expand(3, -1)
+    settings = SamplingParams(seed=0, temperature=0.5, top_k=2, logprobs=3, logprobs_drawn=True)
+    greedy = SamplingParams(seed=0, temperature=0.0, logprobs=3, logprobs_drawn=True)
+    raw = SamplingParams(seed=0, top_k=2, logprobs=3)
+    found = log_probs(logits, [draw(each, [1]) for each in (settings, greedy, raw)], [1, 0, 1])
+    tops = [[] if one is None else one.top for one in found]
+    assert [[token for token, _ in top] for top in tops] == [[0, 1], [0], [0, 1, 2]]
+    shares = torch.softmax(torch.tensor([6.0, 4.0]), -1).log().tolist()
+    assert [value for _, value in tops[0]] == pytest.approx(shares)
+    assert tops[1] == [(0, 0.0)]
+    assert found[0] is not None
+    assert found[0].chosen == pytest.approx(shares[1])
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-31])

@@ -112,7 +112,7 @@ def test_many_inputs_are_read_some_at_a_time(running: Running) -> None:
         ({"input": []}, "input", "no input"),
         ({"input": ["abc", ""]}, "input", "input[1] is empty"),
         ({"input": [[7], []]}, "input", "input[1] is empty"),
-        ({"input": [7, "abc"]}, "input", "neither"),
+        ({"input": [7, [8]]}, "input", "texts only"),
         ({"input": [402]}, "input", "does not know"),
         ({"input": ["a"] * (MOST_INPUTS + 1)}, "input", "Send fewer"),
         ({"input": "abc " * 40}, "input", "maximum context length is 63 tokens, and input has"),

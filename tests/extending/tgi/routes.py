@@ -1,4 +1,4 @@
-"""HTTP in the shapes of llama.cpp's server: /completion, whole or as server-sent events."""
+"""HTTP in the shapes of Hugging Face's Text Generation Inference: /generate, and /generate_stream with its events."""
 
 from __future__ import annotations
 
@@ -17,41 +17,48 @@ from engine.services.answers.stream import Stream
 from engine.services.residency import Lease
 
 
-class CompletionIn(msgspec.Struct):
-    prompt: str
-    n_predict: int = -1
-    temperature: float = 0.8
+class Parameters(msgspec.Struct, frozen=True):
+    max_new_tokens: int | None = None
+    temperature: float | None = None
     stop: list[str] = []
-    stream: bool = False
 
 
-class CompletionOut(msgspec.Struct):
-    content: str
-    stop: bool
+class GenerateIn(msgspec.Struct):
+    inputs: str
+    parameters: Parameters = Parameters()
 
 
-class LlamaCppRoutes:
+class TokenOut(msgspec.Struct):
+    text: str
+
+
+class PartOut(msgspec.Struct):
+    token: TokenOut
+    generated_text: str | None = None
+
+
+class TgiRoutes:
     def __init__(self, service: HttpService) -> None:
         self._service = service
 
     def routes(self) -> list[Route]:
-        return [Route("/completion", self.completion, methods=["POST"])]
+        return [Route(path, self.generate, methods=["POST"]) for path in ("/generate", "/generate_stream")]
 
-    async def completion(self, request: Request) -> Response:
+    async def generate(self, request: Request) -> Response:
         async def answer(body: bytes, use: Lease) -> Response:
             await use.model("")
             try:
-                asked = msgspec.json.decode(body, type=CompletionIn)
+                asked = msgspec.json.decode(body, type=GenerateIn)
             except msgspec.DecodeError as error:
                 raise BadField(None, f"The request was not understood: {error}.") from error
-            most = asked.n_predict if asked.n_predict >= 0 else None
-            sampling = Sampling(temperature=asked.temperature, max_tokens=most, stop=asked.stop)
-            prompt, _ = await self._service.prompt(AnswerRequest(asked.prompt, sampling), self._service.loaded(""))
+            said = asked.parameters
+            sampling = Sampling(temperature=said.temperature, max_tokens=said.max_new_tokens, stop=said.stop)
+            prompt, _ = await self._service.prompt(AnswerRequest(asked.inputs, sampling), self._service.loaded(""))
             stream = self._service.begin([prompt])
-            if asked.stream:
+            if request.url.path == "/generate_stream":
                 return StreamedAnswer(_events(stream), "text/event-stream", {}, stream, use)
             text = "".join([part async for part in _texts(stream)])
-            return Response(msgspec.json.encode(CompletionOut(text, True)), media_type="application/json")
+            return JSONResponse({"generated_text": text})
 
         return self._service.stranger(request) or await self._service.serve(request, answer, _refused)
 
@@ -63,10 +70,12 @@ async def _texts(stream: Stream) -> AsyncIterator[str]:
 
 
 async def _events(stream: Stream) -> AsyncIterator[bytes]:
+    whole = ""
     async for text in _texts(stream):
-        yield b"data: " + msgspec.json.encode(CompletionOut(text, False)) + b"\n\n"
-    yield b"data: " + msgspec.json.encode(CompletionOut("", True)) + b"\n\n"
+        whole += text
+        yield b"data: " + msgspec.json.encode(PartOut(TokenOut(text))) + b"\n\n"
+    yield b"data: " + msgspec.json.encode(PartOut(TokenOut(""), whole)) + b"\n\n"
 
 
 def _refused(error: Exception) -> Response:
-    return JSONResponse({"error": {"code": 400, "message": str(error), "type": "invalid_request_error"}}, 400)
+    return JSONResponse({"error": str(error), "error_type": "validation"}, 422)
