@@ -34,6 +34,7 @@ class Served(Route):
     """A route with the types of its records: those of which a request's body is one, and that of the whole response.
 
     ``streams``: what the response is instead where the request asks for a stream. ``open``: it wants no key.
+    ``status``: that of the response to a request in order.
     """
 
     def __init__(
@@ -45,9 +46,11 @@ class Served(Route):
         gives: Any = None,
         streams: Streamed | None = None,
         open: bool = False,
+        status: int = 200,
     ) -> None:
         super().__init__(path, endpoint, methods=list(methods))
-        self.takes, self.gives, self.streams, self.open = takes, gives, streams, open
+        self.takes, self.gives, self.streams = takes, gives, streams
+        self.open, self.status = open, status
 
     @property
     def records(self) -> list[Any]:
@@ -109,5 +112,5 @@ def _operation(route: Route, schemas: Iterator[Any]) -> dict[str, Any]:
     if route.streams is not None:
         content[route.streams.media_type] = {"schema": next(schemas)}
     answered = {"description": "The answer."} | ({"content": content} if content else {})
-    described["responses"] = {"200": answered, "default": _ERROR}
+    described["responses"] = {str(route.status): answered, "default": _ERROR}
     return described | ({"security": []} if route.open else {})

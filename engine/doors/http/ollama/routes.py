@@ -101,7 +101,7 @@ class OllamaRoutes:
             Served("/api/embed", partial(self._embed, EmbedIn), ["POST"], [EmbedIn], EmbedOut),
             Served("/api/embeddings", partial(self._embed, EmbeddingsIn), ["POST"], [EmbeddingsIn], EmbeddingsOut),
             *(
-                Route(f"/api/{name}", partial(_elsewhere, said), methods=["POST", "DELETE", "HEAD"])
+                Served(f"/api/{name}", partial(self._elsewhere, said), ["POST", "DELETE", "HEAD"], status=501)
                 for name, said in ELSEWHERE.items()
             ),
         ]
@@ -215,6 +215,10 @@ class OllamaRoutes:
         await self._service.hub.caught_up()
         return json_response({**msgspec.to_builtins(part_of(wanted)("", "", True)), "done_reason": "unload"})
 
+    async def _elsewhere(self, instead: str, request: Request) -> Response:
+        text = f"{request.url.path} is not served here. {instead}"
+        return self._service.stranger(request, _error) or _error(HttpRefusal(501, "not_served", text))
+
 
 def _named(name: str) -> str:
     return name.removesuffix(LATEST)
@@ -264,10 +268,6 @@ def _modified(path: str) -> str:
     except OSError:
         return NEVER
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
-
-
-async def _elsewhere(instead: str, request: Request) -> Response:
-    return _error(HttpRefusal(501, "not_served", f"{request.url.path} is not served here. {instead}"))
 
 
 def _error(refusal: HttpRefusal) -> JSONResponse:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.routing import Route
 from websockets.sync.client import ClientConnection, connect
 
 from engine import protocol as p
@@ -62,6 +63,12 @@ class Running:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.port}"
+
+    @property
+    def routes(self) -> list[Route]:
+        """All that is served over HTTP."""
+        app: Any = self.server._uvicorn.config.app
+        return [route for route in app._app._app.routes if isinstance(route, Route)]
 
     def http(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import http.client
+import re
 from typing import Any
 
 import httpx
@@ -8,6 +10,7 @@ from starlette.datastructures import Headers
 from websockets.exceptions import InvalidStatus
 
 from engine import protocol as p
+from engine.doors.http import body as bodies
 from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.security import Allowed, Gate, bearer, token_matches
 from tests.engine.doors.network.conftest import Running
@@ -35,10 +38,12 @@ def test_foreign_hosts(host: str) -> None:
     assert refused(Gate(80)) == "wrong_host"
 
 
-@pytest.mark.parametrize(
-    "origin",
-    ["null", "", "https://127.0.0.1:80", "http://evil.example:80", "http://localhost:81", "file://", "http://["],
-)
+FOREIGN_ORIGINS = (
+    "null", "", "https://127.0.0.1:80", "http://evil.example:80", "http://localhost:81", "file://", "http://["
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
 def test_foreign_origins(origin: str) -> None:
     assert refused(Gate(80), host="127.0.0.1:80", origin=origin) == "foreign_origin"
 
@@ -142,33 +147,111 @@ def test_own_origin_is_let_in(running: Running) -> None:
         assert isinstance(Client(socket).welcome, p.Welcome)
 
 
-@pytest.mark.parametrize("path", ["/health", "/metrics", "/openapi.json", "/v1/models"])
-def test_web_pages_get_no_http(running: Running, path: str) -> None:
-    with running.http() as http:
-        assert http.get(path).status_code == 200
-        assert http.get(path, headers={"Origin": "http://evil.example"}).status_code == 403
-        rebound = http.get(path, headers={"Host": f"evil.example:{running.server.port}"})
-        assert rebound.status_code == 421
-        assert "answers only to" in rebound.json()["error"]["message"]
+def asked(running: Running, *methods: str) -> list[tuple[str, str]]:
+    """Each of these methods, or any, of each route that is served, with a path for it."""
+    return [
+        (method, re.sub(r"{\w+(:path)?}", "x", route.path))
+        for route in running.routes
+        for method in sorted(route.methods or ())
+        if not methods or method in methods
+    ]
 
 
-@pytest.mark.parametrize("authorization", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}])
-def test_http_wants_the_token(running: Running, authorization: dict[str, Any]) -> None:
-    with httpx.Client(base_url=running.url, headers=authorization) as http:
-        assert http.get("/health").status_code == 200
-        assert http.get("/metrics").status_code == 401
-        refusal = http.get("/v1/models")
-        assert (refusal.status_code, refusal.headers["www-authenticate"]) == (401, "Bearer")
-        assert http.get("/v1/models", headers={"api-key": TOKEN}).status_code == 200
-        assert http.post("/v1/chat/completions", json={"messages": []}).status_code == 401
-    assert running.engine.seen == []
+def is_error(path: str, sent: Any) -> bool:
+    """Whether it has the shape of an error in the dialect of a path."""
+    if path.startswith("/api/"):
+        return set(sent) == {"error"} and isinstance(sent["error"], str)
+    wanted = {"type", "error"} if path.startswith("/v1/messages") else {"error"}
+    return set(sent) == wanted and {"type", "message"} <= set(sent["error"])
 
 
-def test_large_bodies_are_refused(running: Running) -> None:
-    def endless() -> Any:
-        for _ in range(40):
-            yield b"x" * (1 << 20)
+PAGES_OF_OTHERS = [
+    *(({"Origin": origin}, 403) for origin in ("http://evil.example", *FOREIGN_ORIGINS)),
+    *(({"Host": f"{host}:{{port}}"}, 421) for host in ("evil.example", "192.168.0.5", "127.0.0.1.evil.example")),
+    ({"Host": "127.0.0.1"}, 421),
+    ({"Host": "evil.example", "Origin": "http://127.0.0.1:{port}", "X-Forwarded-Host": "127.0.0.1:{port}"}, 421),
+]
 
-    with running.http() as http:
-        assert http.post("/v1/completions", content=b"x" * (33 << 20)).status_code == 413
-        assert http.post("/v1/completions", content=endless()).json()["error"]["code"] == "too_large"
+
+@pytest.mark.parametrize(("headers", "status"), PAGES_OF_OTHERS, ids=str)
+def test_web_pages_get_no_http(refusing: Running, headers: dict[str, str], status: int) -> None:
+    """With the token even, and by a preflight: whatever is served."""
+    told = {name: value.format(port=refusing.server.port) for name, value in headers.items()}
+    preflight = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with refusing.http() as http:
+        for method, path in asked(refusing):
+            answer = http.request(method, path, headers=told)
+            assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (status, False), path
+            assert method == "HEAD" or answer.json()["error"]["message"]
+        assert {http.options(path, headers=told | preflight).status_code for _, path in asked(refusing)} == {status}
+    assert refusing.engine.seen == []
+
+
+STRANGERS: list[dict[str, str]] = [
+    {},
+    {"Authorization": "Bearer wrong"},
+    {"Authorization": f"Basic {TOKEN}"},
+    {"Authorization": TOKEN},
+    {"Authorization": f"Bearer {TOKEN}x"},
+    {"Authorization": f"Bearer {TOKEN[:-1]}"},
+    {"Authorization": "Bearer"},
+    {"x-api-key": "", "api-key": "wrong"},
+    {"x-api-key": f"Bearer {TOKEN}"},
+    {"Cookie": f"token={TOKEN}; api-key={TOKEN}"},
+    *({"Content-Type": kind} for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")),
+]  # the last ones are what a page can send without a preflight
+
+
+@pytest.mark.parametrize("headers", STRANGERS, ids=str)
+def test_http_wants_the_token(refusing: Running, headers: dict[str, str]) -> None:
+    body = b'{"messages": [{"role": "user", "content": "a"}], "prompt": "a", "input": "a", "max_tokens": 1}'
+    tried = 0
+    with httpx.Client(base_url=refusing.url, headers=headers, params={"key": TOKEN, "token": TOKEN}) as http:
+        for method, path in asked(refusing):
+            answer = http.request(method, path, content=body)
+            if path not in ("/", "/api/version", "/health"):
+                assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), path
+                assert method == "HEAD" or is_error(path, answer.json()), path
+                tried += 1
+    assert tried > 40
+    assert refusing.engine.seen == []
+
+
+NO_BODIES = [
+    *(b"", b"null", b"[]", b"1", b'"a"', b"{", b"{]", b"\xff", b'{"a": "\xff"}', b'{"a": "\\ud800"}', b'{"a": 1e400}'),
+    *(before + b"[" * 100_000 for before in (b"", b'{"a": ', b'{"messages": ', b'{"input": ')),
+    b'{"a":' * 100_000,
+    '{"a": 1}'.encode("utf-16"),
+]
+
+
+@pytest.mark.parametrize("body", NO_BODIES, ids=lambda body: repr(body[:20]))
+def test_what_is_no_record_is_refused(refusing: Running, body: bytes) -> None:
+    with refusing.http() as http:
+        for _, path in asked(refusing, "POST"):
+            answer = http.post(path, content=body)
+            assert answer.status_code in (400, 501), path
+            assert is_error(path, answer.json()), path
+    assert refusing.engine.seen == []
+
+
+def test_large_bodies_are_refused(refusing: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose length is declared, before they come; others where they are too long."""
+    monkeypatch.setattr(bodies, "MAX_BODY", 1 << 16)
+    declared = http.client.HTTPConnection("127.0.0.1", refusing.server.port)
+    with refusing.http() as client:
+        for _, path in asked(refusing, "POST"):
+            declared.putrequest("POST", path)
+            declared.putheader("Content-Length", str(33 << 20))
+            declared.endheaders()
+            assert declared.getresponse().status == 413, path
+            declared.close()
+            answer = client.post(path, content=iter([b"x" * (1 << 15)] * 3))
+            assert answer.status_code in (413, 501), path
+            assert is_error(path, answer.json()), path
+    assert refusing.engine.seen == []
+
+
+def test_the_token_in_each_of_its_headers(refusing: Running) -> None:
+    for headers in ({"Authorization": f"bearer {TOKEN}"}, {"api-key": TOKEN}, {"x-api-key": TOKEN}):
+        assert httpx.get(f"{refusing.url}/v1/models", headers=headers).status_code == 200
