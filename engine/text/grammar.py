@@ -46,6 +46,9 @@ MOST_TRIED = 200
 KEPT = 64
 """Grammars that are kept compiled, of one model."""
 NO_TOKEN = "no token of this model goes on with it."
+NO_TEXT = "no text holds to it."
+_STOPPED = "NoExtensionBias"
+"""What llguidance says of a grammar that has no sentences, such as a schema that refers to nothing but itself."""
 T = TypeVar("T")
 _STACKS = threading.Lock()
 _SPECIAL = b"\xff"
@@ -264,7 +267,8 @@ def _tried(source: str, vocabulary: LLTokenizer) -> tuple[LLMatcher, str]:
     matcher = LLMatcher(vocabulary, source)
     if not matcher.is_error() and not any(matcher.compute_bitmask()) and not matcher.is_error():
         return matcher, NO_TOKEN
-    return matcher, _one_line(matcher.get_error()) if matcher.is_error() else ""
+    problem = _one_line(matcher.get_error()) if matcher.is_error() else ""
+    return matcher, NO_TEXT if problem.startswith(_STOPPED) else problem
 
 
 class _GuidanceTokens:

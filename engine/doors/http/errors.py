@@ -36,6 +36,7 @@ _CODES = {"prompt_too_long": "context_length_exceeded"}
 _PARAMS = {
     "bad_effort": "reasoning_effort",
     "bad_structure": "response_format",
+    "bad_tool": "tools",
     "item_not_found": "input",
     "model_not_found": "model",
     "previous_response_not_found": "previous_response_id",

@@ -55,7 +55,7 @@ def held(loaded: LoadedModel, asked: StructuredOutput | None, tools: ToolConfig 
             try:
                 loaded.files.grammars.compile(StructuredOutput(kind="json_schema", source=tool.parameters))
             except GrammarError as wrong:
-                raise Refused("bad_structure", f"The parameters of the tool {tool.name!r}: {wrong}") from wrong
+                raise Refused("bad_tool", f"The parameters of the tool {tool.name!r}: {wrong}") from wrong
         raise Refused("bad_structure", str(error)) from error
     return HeldAnswer(grammar, forced.begins)
 

@@ -31,6 +31,8 @@ from engine.services.residency import Lease
 
 EVENTS = Streamed("text/event-stream", dict[str, Any])
 """Each with a type of its own."""
+_PARAMS = {"response_format": "output_config.format", "reasoning_effort": "output_config.effort"}
+"""Fields by their names in OpenAI's interface."""
 
 
 class AnthropicRoutes:
@@ -86,7 +88,8 @@ class AnthropicRoutes:
 
 
 def _refused(error: Exception) -> Response:
-    return _error(refusal_of(error, "messages"))
+    refusal = refusal_of(error, "messages")
+    return _error(refusal._replace(param=_PARAMS.get(refusal.param or "", refusal.param)))
 
 
 def _error(refusal: HttpRefusal) -> JSONResponse:

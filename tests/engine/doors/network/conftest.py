@@ -84,6 +84,14 @@ class Running:
         assert not self.thread.is_alive()
 
 
+def is_error(path: str, sent: Any) -> bool:
+    """Whether it has the shape of an error in the dialect of a path."""
+    if path.startswith("/api/"):
+        return set(sent) == {"error"} and isinstance(sent["error"], str)
+    wanted = {"type", "error"} if path.startswith("/v1/messages") else {"error"}
+    return set(sent) == wanted and {"type", "message"} <= set(sent["error"])
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own for everything, with one model and its draft in it."""

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import http.client
 import re
-from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +12,7 @@ from engine import protocol as p
 from engine.doors.http import body as bodies
 from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.security import Allowed, Gate, bearer, token_matches
-from tests.engine.doors.network.conftest import Running
+from tests.engine.doors.network.conftest import Running, is_error
 from tests.kit.servers import TOKEN, Client
 
 
@@ -155,14 +154,6 @@ def asked(running: Running, *methods: str) -> list[tuple[str, str]]:
         for method in sorted(route.methods or ())
         if not methods or method in methods
     ]
-
-
-def is_error(path: str, sent: Any) -> bool:
-    """Whether it has the shape of an error in the dialect of a path."""
-    if path.startswith("/api/"):
-        return set(sent) == {"error"} and isinstance(sent["error"], str)
-    wanted = {"type", "error"} if path.startswith("/v1/messages") else {"error"}
-    return set(sent) == wanted and {"type", "message"} <= set(sent["error"])
 
 
 PAGES_OF_OTHERS = [
