@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from engine.doors.http.fields import BadField
 from engine.doors.security import HttpRefusal, error_response
@@ -67,8 +68,16 @@ async def not_served(request: Request, error: Exception) -> Response:
         path = shortened(request.url.path)
         refusal = HttpRefusal(404, "unknown_url", f"There is no {path} here. Served are {SERVED}.")
     response = error_response(refusal)
-    response.headers.update(error.headers or {})
+    if error.status_code == 405:
+        response.headers["allow"] = ", ".join(_methods(request))
     return response
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of all routes that have the address of a request."""
+    path = request.url.path
+    routes = [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
+    return sorted({method for route in routes for method in route.methods or ()})
 
 
 async def failed(request: Request, error: Exception) -> Response:

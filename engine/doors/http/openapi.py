@@ -70,8 +70,11 @@ class OpenApi:
         return msgspec.json.encode(self._document())
 
     def _document(self) -> dict[str, Any]:
-        records = [each for route in self._routes if isinstance(route, Served) for each in route.records]
+        served = [route for route in self._routes if isinstance(route, Served)]
+        records = [each for route in served for each in route.records]
         schemas, components = msgspec.json.schema_components(records, ref_template="#/components/schemas/{name}")
+        for kind in {each for route in served for each in route.takes}:
+            _take_null(components[kind.__name__])
         found = iter(schemas)
         paths: dict[str, dict[str, Any]] = {}
         for route in self._routes:
@@ -92,6 +95,12 @@ class OpenApi:
             },
             "security": [{name: []} for name in ("bearer", *keys)],
         }
+
+
+def _take_null(record: dict[str, Any]) -> None:
+    """Tell that null stands for a field that is left out, as :func:`engine.doors.http.fields.decoded` reads it."""
+    for name in record["properties"].keys() - set(record.get("required", ())):
+        record["properties"][name] = {"anyOf": [record["properties"][name], {"type": "null"}]}
 
 
 def _operation(route: Route, schemas: Iterator[Any]) -> dict[str, Any]:

@@ -52,6 +52,13 @@ def test_every_route_is_in_it_with_its_methods(running: Running, document: dict[
         assert {name.upper() for name in described} >= (route.methods or set()) - {"HEAD"}, route.path
 
 
+def test_another_method_is_told_those_of_the_address(http: httpx.Client, document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        answer = http.request("TRACE", re.sub(r"{\w+}", "x", path))
+        assert answer.status_code == 405
+        assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == {name.upper() for name in methods}, path
+
+
 def test_it_is_an_openapi_document(document: dict[str, Any]) -> None:
     """What the specification asks for, as far as this document goes (OpenAPI 3.1, sections 4.8.1 to 4.8.17)."""
     assert re.fullmatch(r"3\.1\.\d+", document["openapi"])
@@ -97,6 +104,7 @@ def test_requests_and_responses_hold_to_their_schemas(
     taken = post["requestBody"]["content"]["application/json"]["schema"]
     given = post["responses"]["200"]["content"]
     check(document, taken, body)
+    check(document, taken, {**body, "temperature": None})
     with pytest.raises(jsonschema.ValidationError):
         check(document, taken, {**body, "temperature": "hot"})
     sent = http.post(path, json=body).raise_for_status().json()
