@@ -176,7 +176,7 @@ class GrammarConstraint:
     def failed(self) -> str:
         """Reason that nothing is known of the next token, "" as long as that is not so."""
         if self._matcher.is_error():
-            return self._matcher.get_error()
+            return _one_line(self._matcher.get_error()).rstrip(".")  # the lines below say what the matcher went through
         last = self._masks.get(())  # a drafted path that goes nowhere is simply not taken
         return NO_TOKEN if last is not None and not last.words.any() else ""
 

@@ -270,6 +270,14 @@ def test_the_grammar_of_a_tool_is_checked() -> None:
         assert TOKENIZER.decode(made.forced([])) == text
 
 
+def test_a_regular_expression_that_explodes_says_so_in_a_line() -> None:
+    made = constraint(StructuredOutput("regex", "(.{1,500}){1,500}z"))
+    ids = TOKENIZER.encode("the pages of the cache " * 20, special=False)
+    for known in range(len(ids)):
+        made.allowed(ids[:known])
+    assert made.failed == "lexer error: too many expressions constructed"
+
+
 def test_a_vocabulary_that_cannot_write_it() -> None:
     inner = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "end": 2}, unk_token="b")))
     grammars = Grammars(inner, [2], 3)

@@ -4,7 +4,7 @@ FOLDER PORT TOKEN_FILE [count]
 At the port ``kvasir serve`` runs, with a model and its draft. ``count`` schemas, drawn by lot from the files of the
 folder, are each asked for with the draft guessing and without; quotes and closing brackets are made likely, so that
 answers end. Prints of each way how many answers jsonschema calls valid, how many were refused, or had no end in so many
-tokens, and how many drafted tokens were kept.
+tokens, and how many tokens that were guessed or forced were kept.
 """
 # ruff: noqa: T201
 
