@@ -9,11 +9,11 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.elsewhere import reason as reason_elsewhere
 from app.chat.page import ChatPage
 from app.chat.session.conversation import title_of
-from app.chat.session.tools import seen_by
 from app.link.link import EngineLink, LinkState
 from app.notice import NoticeBar
 from app.panel.panel import BUSY, NO_PROMPT, OptimisationPanel
 from engine import protocol
+from engine.protocol.rounds import seen_by
 
 NO_TOOLS = "The tools that this chat had were not kept: it is measured without any."
 NO_CHAT = "Ask something first: the cost is measured on what this chat holds."
