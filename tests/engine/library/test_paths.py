@@ -7,6 +7,8 @@ import pytest
 from engine.library import paths as config
 from engine.library.paths import ModelNotFound
 
+TINY = {"kvasir-guide", "kvasir-hybrid", "kvasir-needle", "kvasir-seeing", "kvasir-tools"}
+
 
 @pytest.fixture(autouse=True)
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -30,7 +32,7 @@ def test_the_bundled_model_is_found_with_its_draft() -> None:
 
 def test_known_models(models: Path) -> None:
     found = {model.name: model for model in config.known_models()}
-    assert set(found) == {"kvasir-guide", "kvasir-hybrid", "kvasir-needle", "kvasir-seeing", "one", "lonely-draft"}
+    assert set(found) == TINY | {"one", "lonely-draft"}
     assert found["one"].draft == str(models / "one-draft")
 
 
@@ -72,8 +74,7 @@ def test_gguf_files_are_models(models: Path) -> None:
         file.write_bytes(b"GGUF")
     found = {model.name: model for model in config.known_models()}
     first = {"Q4-00001-of-00002.gguf", "Q8-00001-of-00002.gguf"}
-    tiny = {"kvasir-guide", "kvasir-hybrid", "kvasir-needle", "kvasir-seeing"}
-    assert set(found) == tiny | {"one", "lonely-draft", "a.gguf", "single"} | first
+    assert set(found) == TINY | {"one", "lonely-draft", "a.gguf", "single"} | first
     assert found["a.gguf"].draft == str(files[1])
     assert config.resolve(str(files[0]), None) == (str(files[0]), str(files[1]))
     assert config.resolve("a.gguf", "one-draft") == (str(files[0]), str(models / "one-draft"))
