@@ -232,7 +232,7 @@ def read_responses(body: bytes) -> None:
     wanted.check(400)
     conversation(wanted.placed((), wanted.items))
     wanted.structured()
-    begun = wanted.begun("m", Sampling(), wanted.notices(wanted.tool_config()))
+    begun = wanted.begun("m", Sampling(), wanted.notices(wanted.tool_config(), lambda tool: True))
     told = msgspec.json.decode(msgspec.json.encode(begun), type=ResponseOut)
     assert (told.id, told.notices) == (begun.id, begun.notices)
     msgspec.json.encode(wanted.items)
