@@ -30,13 +30,15 @@ class PromptText(NamedTuple):
 class PromptForm(NamedTuple):
     """Form in which a conversation is written. ``prefills``: the answer goes on from the last message, else with
     ``opens`` a new turn of the assistant begins, of which ``begins`` is written already. ``variables`` are what else
-    the chat template is given, ``tools`` what the model may call."""
+    the chat template is given, ``tools`` what the model may call. ``special``: as of :class:`PromptText`; None: where
+    the template leaves it to the tokenizer."""
 
     prefills: bool = False
     opens: bool = True
     variables: Mapping[str, Any] = {}
     tools: ToolConfig | None = None
     begins: str = ""
+    special: bool | None = None
 
 
 def rendered(
@@ -53,7 +55,7 @@ def rendered(
     Raises :class:`engine.text.template.PromptError`.
     """
     if isinstance(prompt, str):
-        return PromptText(prompt, special=True, continues=True)
+        return PromptText(prompt, special=form.special is not False, continues=True)
     tools = form.tools.tools if form.tools is not None and (style is None or style.own) else []
     if style is not None:
         prompt = style.messages(prompt, form.tools)
@@ -65,7 +67,8 @@ def rendered(
         variables=form.variables,
     )
     text = _prefilled(render, prompt) if form.prefills else render(prompt, add_generation_prompt=form.opens)
-    return PromptText(text + form.begins, special=not template.own, continues=form.prefills)
+    special = not template.own if form.special is None else form.special
+    return PromptText(text + form.begins, special, continues=form.prefills)
 
 
 def _prefilled(render: Callable[..., str], messages: Sequence[ChatMessage]) -> str:

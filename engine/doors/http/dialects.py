@@ -10,7 +10,6 @@ from starlette.routing import Route
 from engine.doors.http.anthropic.routes import AnthropicRoutes
 from engine.doors.http.llamacpp.routes import LlamaCppRoutes
 from engine.doors.http.ollama.routes import OllamaRoutes
-from engine.doors.http.openai.embeddings import EmbeddingRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
 from engine.doors.http.rerank.routes import RerankRoutes
@@ -36,7 +35,6 @@ register(AnthropicRoutes)
 register(OpenAIRoutes)
 register(ResponsesRoutes)
 register(TokenRoutes)
-register(EmbeddingRoutes)
 register(RerankRoutes)
 register(OllamaRoutes)
 register(LlamaCppRoutes)

@@ -42,7 +42,8 @@ class EmbeddingRequest(NamedTuple):
     """Inputs, each text or token ids with texts between them, in the ``field`` of the request; what is too long is cut
     off if it ``truncates``.
 
-    ``pooling`` None: the model's own. ``dimensions`` are the first ones of each vector; None: all.
+    ``pooling`` None: the model's own. ``dimensions`` are the first ones of each vector; None: all. ``most``: the most
+    tokens of an input that are not cut off; 0: as many as there is room for.
     """
 
     inputs: Sequence[str | Mixed]
@@ -51,6 +52,7 @@ class EmbeddingRequest(NamedTuple):
     pooling: Pooling | None = None
     truncates: bool = False
     adapter: str = ""
+    most: int = 0
 
 
 class Embeddings(NamedTuple):
@@ -102,7 +104,7 @@ def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
         if not given:
             raise BadField(asked.field, f"{_where(asked, number)} is empty. Send some text.")
         if not isinstance(given, str) and not known(given, loaded.card.vocabulary):
-            text = f"{_where(asked, number)} contains tokens that the model does not know. Use its own tokenizer."
+            text = f"{_where(asked, number)} has tokens that are out of vocabulary. Use the model's own tokenizer."
             raise BadField(asked.field, text)
     most = loaded.embedding_size
     if asked.dimensions is not None and not 1 <= asked.dimensions <= most:
@@ -115,6 +117,10 @@ def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[PromptTokens]:
     """The tokens of all inputs. Raises :class:`Refused`, and PromptError."""
     assert loaded.files is not None
     most = loaded.card.context - (not loaded.encodes)
+    if asked.most > most:
+        text = f"truncate_prompt_tokens is 1 to {most}, or -1 for as many as there is room for: {asked.most} is not."
+        raise BadField("truncate_prompt_tokens", text)
+    most = asked.most or most
     found = []
     for number, given in enumerate(asked.inputs):
         ids = _encoded(loaded.files.tokenizer, given, most, asked.truncates)

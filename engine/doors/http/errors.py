@@ -28,6 +28,7 @@ _STATUS = {
     "model_not_found": 404,
     "no_model": 503,
     "previous_response_not_found": 404,
+    "rate_limit_exceeded": 429,
     "response_not_found": 404,
     "stopping": 503,
     "too_large": 413,

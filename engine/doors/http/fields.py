@@ -70,6 +70,7 @@ ONLY: dict[str, tuple[object, ...]] = {
     "grammar": ("",),
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
+    "logprob_token_ids": ([],),
     "logits_processors": ([],),
     "lora": ([],),
     "min_keep": (0,),
@@ -172,12 +173,14 @@ def decoded(body: bytes, kind: type[_T]) -> _T:
         raise BadField(_param(str(error)), f"The request was not understood: {error}.") from error
 
 
-def names_field(body: bytes, name: str) -> bool:
-    """Return True if the request says something in this field; what is wrong with it is told when it is read."""
+def named(body: bytes) -> Fields:
+    """The fields in which a request that can be one of several kinds says something; none where it is not understood,
+    which reading it as one of them tells."""
     try:
-        return msgspec.json.decode(body, type=Fields).get(name, _NULL) != _NULL
+        fields = msgspec.json.decode(body, type=Fields)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
+        return {}
+    return {name: value for name, value in fields.items() if value != _NULL}
 
 
 def _unfolded(fields: Fields) -> Fields:

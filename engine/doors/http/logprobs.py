@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -56,13 +57,13 @@ class TokenPlaces:
         return found
 
 
-def token_logprob(token: PlacedToken, tokenizer: Tokenizer) -> TokenLogprob:
-    """The log-probability of a token, and those of the alternatives to it."""
+def token_logprob(token: PlacedToken, tokenizer: Tokenizer, name: Callable[[int], str] | None = None) -> TokenLogprob:
+    """The log-probability of a token, and those of the alternatives to it, under a ``name`` instead of their text."""
 
     def named(id: int, logprob: float) -> tuple[str, float, list[int]]:
-        return tokenizer.piece(id), logprob, list(tokenizer.id_to_bytes(id))
+        return (name or tokenizer.piece)(id), logprob, list(tokenizer.id_to_bytes(id))
 
     info, text, _ = token
     top = [TopLogprob(*named(id, value)) for id, value in info.top]
-    _, logprob, data = named(info.id, info.logprob or 0.0)
-    return TokenLogprob(text, logprob, list(text.encode()) if info.cut else data, top)
+    own, logprob, data = named(info.id, info.logprob or 0.0)
+    return TokenLogprob(text if name is None else own, logprob, list(text.encode()) if info.cut else data, top)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from engine.doors.http.fields import BadField
 from engine.protocol import Sampling
+from engine.services.answers.refused import shortened
 
 UNLIMITED = -1
 """As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
@@ -21,7 +24,7 @@ class SamplingIn(msgspec.Struct, kw_only=True):
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    logit_bias: dict[int, float] | None = None
+    logit_bias: dict[str, float] | None = None
     top_k: int | None = None
     min_p: float | None = None
     typical_p: float | None = None
@@ -34,14 +37,26 @@ class SamplingIn(msgspec.Struct, kw_only=True):
 
     def check(self, vocabulary: int) -> None:
         """Raises BadField with a sentence for what cannot be served by a model with this vocabulary."""
-        unknown = [token for token in self.logit_bias or {} if not 0 <= token < vocabulary]
+        unknown = [token for token in self.biases if not 0 <= token < vocabulary]
         if unknown:
-            text = f"The model knows the tokens 0 to {vocabulary - 1:,}: {unknown[0]} is not one of them."
+            text = f"The model's vocabulary has {vocabulary} tokens, from 0 on: {unknown[0]} is not one of them."
             raise BadField("logit_bias", text)
+
+    @property
+    def biases(self) -> dict[int, float]:
+        """What is added to the scores of tokens, by their ids. Raises BadField."""
+        given = self.logit_bias or {}
+        if bad := [shortened(key) for key in given if not re.fullmatch(r"-?[0-9]{1,99}", key)]:
+            text = (
+                f"logit_bias has token ids, which {', '.join(map(repr, bad[:8]))} are not. Use the model's tokenizer."
+            )
+            raise BadField("logit_bias", text)
+        return {int(key): value for key, value in given.items()}
 
     def base_sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
         """The fields that are called as they are here; what is not given keeps its default."""
         given = {name: getattr(self, name, None) for name in Sampling.__struct_fields__}
+        given["logit_bias"] = self.biases
         given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
         given |= {"max_tokens": None if max_tokens == UNLIMITED else max_tokens, "logprobs": logprobs}
         return Sampling(**{name: value for name, value in given.items() if value is not None})

@@ -66,6 +66,8 @@ class StructuredIn(SamplingIn, kw_only=True):
     def structured(self) -> StructuredOutput | None:
         """What the answer has to be. Raises BadField where that is said twice, or not understood."""
         inside = self.structured_outputs or StructuredOutputs()
+        if inside.grammar == "":
+            raise BadField("structured_outputs.grammar", "The grammar is empty. Write one, or leave it out.")
         said = {
             "response_format": None if self.response_format is None else _formatted(self.response_format),
             "structured_outputs.json": schema_of(inside.json),

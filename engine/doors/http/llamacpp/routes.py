@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from engine.decoding.scheduling.scheduler import MAX_RUNNING
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.fields import BadField, decoded, names_field
+from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.llamacpp.types import (
     RANDOM,
     AnswersOut,
@@ -77,7 +77,7 @@ class LlamaCppRoutes:
 
     async def _complete_either(self, request: Request, body: bytes, use: Lease) -> Response:
         """Answer as OpenAI's interface does where a model is named, which its clients always do."""
-        if names_field(body, "model"):
+        if "model" in named(body):
             return await self._openai.completed(request, body, use)
         return await self._complete(request, body, use)
 

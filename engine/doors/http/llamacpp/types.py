@@ -44,7 +44,8 @@ class LlamaIn(StructuredIn, kw_only=True):
         """How the answer is drawn. With ``ignore_eos`` no end of text is, as llama.cpp has it. Raises BadField."""
         if not 0 <= self.n_probs <= MAX_LOGPROBS:
             raise BadField("n_probs", f"n_probs is 0 to {MAX_LOGPROBS}: {self.n_probs} is not.")
-        base = self.base_sampling(self.max_tokens, self.n_probs or None)
+        given = msgspec.structs.replace(self, logit_bias=None)  # whose keys may be texts
+        base = given.base_sampling(self.max_tokens, self.n_probs or None)
         bias = dict(self._biases(tokenizer)) | (dict.fromkeys(end_ids, NEVER) if self.ignore_eos else {})
         return msgspec.structs.replace(base, logit_bias=bias, logprobs_drawn=self.post_sampling_probs)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -59,6 +59,7 @@ from engine.text.prompt import PromptForm
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
 
+_In = TypeVar("_In", OllamaChat, GenerateIn, EmbedIn, EmbeddingsIn)
 VERSION = "0.12.0"
 """The version of Ollama whose interface this is: clients compare it with what they need."""
 NEVER = "0001-01-01T00:00:00Z"
@@ -89,17 +90,14 @@ class OllamaRoutes:
             Served("/api/tags", partial(self._list, self.tags), gives=OllamaModelList),
             Served("/api/ps", partial(self._list, self.running), gives=OllamaModelList),
             Served("/api/show", self.show, ["POST"], [ShowIn], ShownModel),
-            *(
-                Served(
-                    path, partial(self._serve, takes), ["POST"], [takes], part, Streamed("application/x-ndjson", part)
-                )
-                for path, takes, part in (
-                    ("/api/chat", OllamaChat, ChatOut),
-                    ("/api/generate", GenerateIn, GenerateOut),
-                )
+            Served("/api/chat", self._serving(OllamaChat, self._answer), ["POST"], [OllamaChat], *_told(ChatOut)),
+            Served(
+                "/api/generate", self._serving(GenerateIn, self._answer), ["POST"], [GenerateIn], *_told(GenerateOut)
             ),
-            Served("/api/embed", partial(self._embed, EmbedIn), ["POST"], [EmbedIn], EmbedOut),
-            Served("/api/embeddings", partial(self._embed, EmbeddingsIn), ["POST"], [EmbeddingsIn], EmbeddingsOut),
+            Served("/api/embed", self._serving(EmbedIn, self._embedded), ["POST"], [EmbedIn], EmbedOut),
+            Served(
+                "/api/embeddings", self._serving(EmbeddingsIn, self._embedded), ["POST"], [EmbeddingsIn], EmbeddingsOut
+            ),
             *(
                 Served(f"/api/{name}", partial(self._elsewhere, said), ["POST", "DELETE", "HEAD"], status=501)
                 for name, said in ELSEWHERE.items()
@@ -139,14 +137,15 @@ class OllamaRoutes:
         except FAILURES as error:
             return _error(refusal_of(error))
 
-    async def _serve(self, kind: type[OllamaChat] | type[GenerateIn], request: Request) -> Response:
-        if (refusal := self._service.stranger(request, _error)) is not None:
-            return refusal
+    def _serving(
+        self, kind: type[_In], answer: Callable[[Request, _In, Lease], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        def refused(error: Exception) -> Response:
+            return _error(refusal_of(error))
 
-        async def answer(body: bytes, use: Lease) -> Response:
-            return await self._answer(request, decoded(body, kind), use)
-
-        return await self._service.serve(request, answer, lambda error: _error(refusal_of(error)))
+        return self._service.serving(
+            lambda request, body, use: answer(request, decoded(body, kind), use), refused, _error
+        )
 
     async def _answer(self, request: Request, wanted: OllamaChat | GenerateIn, use: Lease) -> Response:
         began, ttl, part = time.monotonic(), wanted.ttl, part_of(wanted)
@@ -184,15 +183,6 @@ class OllamaRoutes:
             return Response(text, media_type="application/json", headers=headers)
 
         return await self._service.answer(request, [prompt], wanted.stream, write)
-
-    async def _embed(self, kind: type[EmbedIn] | type[EmbeddingsIn], request: Request) -> Response:
-        if (refusal := self._service.stranger(request, _error)) is not None:
-            return refusal
-
-        async def answer(body: bytes, use: Lease) -> Response:
-            return await self._embedded(request, decoded(body, kind), use)
-
-        return await self._service.serve(request, answer, lambda error: _error(refusal_of(error)))
 
     async def _embedded(self, request: Request, wanted: EmbedIn | EmbeddingsIn, use: Lease) -> Response:
         began, name = time.monotonic(), _named(wanted.model)
@@ -268,6 +258,11 @@ def _modified(path: str) -> str:
     except OSError:
         return NEVER
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _told(part: type) -> tuple[type, Streamed]:
+    """An answer, and what it is as a stream."""
+    return part, Streamed("application/x-ndjson", part)
 
 
 def _error(refusal: HttpRefusal) -> JSONResponse:

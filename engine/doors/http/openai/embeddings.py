@@ -32,6 +32,7 @@ class EmbeddingIn(msgspec.Struct, kw_only=True):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     pooling: Pooling | None = None
+    truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
 
     def inputs(self) -> list[str | Mixed]:
@@ -66,23 +67,19 @@ class EmbeddingRoutes:
 
     def routes(self) -> list[Route]:
         paths = ("/v1/embeddings", "/v1/embeddings/", "/embeddings", "/embeddings/")
-        return [Served(path, self.embed, ["POST"], [EmbeddingIn], EmbeddingList) for path in paths]
+        embed = self._service.serving(self.answer, lambda error: error_response(refusal_of(error, "input")))
+        return [Served(path, embed, ["POST"], [EmbeddingIn], EmbeddingList) for path in paths]
 
-    async def embed(self, request: Request) -> Response:
-        if (refusal := self._service.stranger(request)) is not None:
-            return refusal
-
-        async def answer(body: bytes, use: Lease) -> Response:
-            return await self._answer(request, decoded(body, EmbeddingIn), use)
-
-        return await self._service.serve(request, answer, lambda error: error_response(refusal_of(error, "input")))
-
-    async def _answer(self, request: Request, wanted: EmbeddingIn, use: Lease) -> Response:
+    async def answer(self, request: Request, body: bytes, use: Lease) -> Response:
+        wanted = decoded(body, EmbeddingIn)
         inputs = wanted.inputs()
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
         adapter = adapter_of(loaded, wanted.model)
-        asked = EmbeddingRequest(inputs, "input", wanted.dimensions, wanted.pooling, adapter=adapter)
+        most = wanted.truncate_prompt_tokens
+        asked = EmbeddingRequest(
+            inputs, "input", wanted.dimensions, wanted.pooling, most is not None, adapter, max(most or 0, 0)
+        )
         vectors, tokens = await embedded(self._service, request, loaded, asked)
         packed = wanted.encoding_format == "base64"
         data = [EmbeddingOut(n, _packed(each) if packed else each.tolist()) for n, each in enumerate(vectors)]

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import msgspec
 
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.openai.types import Completion, CompletionDetails, StreamOptions, UsageDetails, UsageOut
+from engine.doors.http.openai.answers import Completion, CompletionDetails, UsageDetails, UsageOut
+from engine.doors.http.openai.types import StreamOptions
 from engine.doors.http.openai.writers import Writer
 from engine.doors.http.service import told
 from engine.doors.http.timings import Pace

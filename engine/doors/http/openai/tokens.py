@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 from starlette.requests import Request
@@ -12,26 +12,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.fields import BadField, decoded, names_field
+from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.http.openapi import Served
 from engine.doors.http.service import HttpService
 from engine.doors.security import error_response
 from engine.services.answers.answering import rendered_text, tokenised
 from engine.services.residency import Lease
-from engine.text.prompt import PromptForm
 from engine.text.tokenizer import Tokenizer
 
 
 class ConversationIn(OpenAIChat, kw_only=True):
     return_token_strs: bool = False
     with_pieces: bool = False
-
-    @property
-    def form(self) -> PromptForm:
-        """Form in which the conversation is written. Raises BadField."""
-        opens = self.add_generation_prompt is not False
-        return PromptForm(self.prefills(), opens, self.variables(), self.tool_config())
 
 
 class TextIn(msgspec.Struct, kw_only=True):
@@ -79,7 +72,7 @@ class TokenRoutes:
 
     async def _tokenise(self, body: bytes, use: Lease) -> Response:
         asked: ConversationIn | TextIn
-        asked = decoded(body, ConversationIn) if names_field(body, "messages") else decoded(body, TextIn)
+        asked = decoded(body, ConversationIn) if "messages" in named(body) else decoded(body, TextIn)
         await use.model(asked.model)
         loaded = self._service.loaded(asked.model)
         assert loaded.files is not None
@@ -92,9 +85,8 @@ class TokenRoutes:
             ids = tokenizer.encode(asked.prompt, special=asked.add_special_tokens)
         else:
             raise BadField("prompt", "There is no text. Send prompt, content or messages.")
-        told: dict[str, Any] = {"tokens": ids, "count": len(ids), "max_model_len": loaded.card.context}
-        if asked.return_token_strs:
-            told["token_strs"] = [tokenizer.token(id) for id in ids]
+        strings = [tokenizer.token(id) for id in ids] if asked.return_token_strs else None
+        told = {"tokens": ids, "count": len(ids), "max_model_len": loaded.card.context, "token_strs": strings}
         if asked.with_pieces:
             told["tokens"] = [{"id": id, "piece": _piece(tokenizer, id)} for id in ids]
         return JSONResponse(told)

@@ -1,25 +1,21 @@
-"""The part of OpenAI's HTTP interface that is spoken here, as records."""
+"""Requests of OpenAI's HTTP interface, as far as it is spoken here, as records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from engine.compute.sampling.params import MAX_LOGPROBS
-from engine.doors.http.fields import BadField
-from engine.doors.http.logprobs import TokenLogprob
-from engine.doors.http.openai.codex import CodexModel
+from engine.doors.http import template
+from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.pictures import picture_at
 from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
-from engine.doors.http.timings import PromptProgress, TimingsOut
 from engine.doors.http.tools import ToolIn, chosen, tool_config, with_names
 from engine.protocol import (
     ChatMessage,
-    FinishReason,
     Overflow,
     Sampling,
     Thinking,
@@ -28,11 +24,10 @@ from engine.protocol import (
     ToolResult,
 )
 from engine.services.answers.refused import shortened
+from engine.text.prompt import PromptForm
 
 MOST_ANSWERS = 512
 """Answers to the prompts of one request, each of which waits in the engine's queue."""
-RESERVED = frozenset({"add_generation_prompt", "chat_template", "continue_final_message", "messages", "tokenize"})
-"""What a client may not hand to the chat template, because the request itself says it."""
 _SWITCHES = {"enabled": True, "disabled": False}
 """How Anthropic's and others' interfaces say whether a model is to think."""
 ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
@@ -106,20 +101,33 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class _OpenAIRequest(StructuredIn, kw_only=True):
+class Ids(list[int]):
+    """A prompt that came as token ids."""
+
+
+Prompt = list[ChatMessage] | str | Ids
+
+
+class OpenAIRequest(StructuredIn, kw_only=True):
     """Fields of both kinds of request; the last two are Kvasir's own, the two before them llama.cpp's.
 
-    The five fields about thinking are names of one thing, which plain completions ignore.
+    From ``prompt_logprobs`` to ``thinking_token_budget`` they are vLLM's. The five fields about thinking are names of
+    one thing, which plain completions ignore.
     """
-
-    neutral: ClassVar[dict[str, tuple[object, ...]]] = {}
-    """Further fields that are served with these values only (:mod:`engine.doors.http.fields`)."""
 
     model: str = ""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = None
+    echo: bool | None = None
     prompt_logprobs: int | None = None
+    return_token_ids: bool | None = None
+    return_tokens_as_token_ids: bool | None = None
+    truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    """The most tokens of a prompt that are read, -1 for as many as the context has room for."""
+    truncation_side: Literal["left", "right"] | None = None
+    add_special_tokens: bool | None = None
+    thinking_token_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
     think: bool | str | None = None
     thinking: bool | dict[str, Any] | None = None
     enable_thinking: bool | None = None
@@ -130,10 +138,32 @@ class _OpenAIRequest(StructuredIn, kw_only=True):
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
     overflow: Overflow | None = None
 
+    def prompts(self) -> Sequence[Prompt]:
+        """The prompts, each with answers of its own. Raises BadField."""
+        raise NotImplementedError
+
+    def sampling(self) -> Sampling:
+        raise NotImplementedError
+
+    def wanted_thinking(self) -> Thinking:
+        """Thinking that the request asks for."""
+        return Thinking()
+
     @property
-    def echoes(self) -> bool:
-        """True if the prompts are returned before their answers."""
-        return False
+    def form(self) -> PromptForm:
+        """Form in which a prompt is written. Raises BadField."""
+        return PromptForm(special=self.add_special_tokens)
+
+    def read(self, ids: list[int], context: int) -> list[int]:
+        """The part of a prompt that is read, as ``truncate_prompt_tokens`` says."""
+        most = self.truncate_prompt_tokens
+        if most is None:
+            return ids
+        if most == 0 or most > context:
+            text = f"truncate_prompt_tokens is 1 to {context}, or -1 for as many as there is room for: {most} is not."
+            raise BadField("truncate_prompt_tokens", text)
+        most = context - 1 if most < 0 else most
+        return ids[:most] if self.truncation_side == "right" else ids[max(len(ids) - most, 0) :]
 
     @property
     def alone(self) -> bool:
@@ -157,9 +187,13 @@ class _OpenAIRequest(StructuredIn, kw_only=True):
         super().check(vocabulary)
 
 
-class OpenAIChat(_OpenAIRequest, kw_only=True):
-    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (False,)}
+class Transferred(msgspec.Struct, forbid_unknown_fields=True):
+    """The conversation as the tokens that another server made of it (vLLM's ``kv_transfer_params``)."""
 
+    prompt_token_ids: list[int] | None = None
+
+
+class OpenAIChat(OpenAIRequest, kw_only=True):
     messages: list[OpenAITurn]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
@@ -168,6 +202,7 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
+    kv_transfer_params: Transferred | None = None
     tools: list[ToolIn] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -182,9 +217,7 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
             limit = getattr(self, name)
             if limit is not None and limit < 1 and limit != UNLIMITED:
                 raise BadField(name, f"{name} is at least 1, or {UNLIMITED} for no limit: {limit} is not.")
-        if given := RESERVED.intersection(self.chat_template_kwargs or ()):
-            name = f"chat_template_kwargs.{min(given)}"
-            raise BadField(name, f"The field {name!r} is not supported. Use the fields of the request.")
+        template.check_variables(self.chat_template_kwargs)
         self.prefills()
         self.tool_config()
         if not 0 <= (self.top_logprobs or 0) <= MAX_LOGPROBS:
@@ -193,6 +226,10 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
     def sampling(self) -> Sampling:
         limit = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
         return self.base_sampling(limit, (self.top_logprobs or 0) if self.logprobs else None)
+
+    def prompts(self) -> list[list[ChatMessage] | Ids]:
+        given = self.kv_transfer_params
+        return [Ids(given.prompt_token_ids) if given is not None and given.prompt_token_ids else self.prompt()]
 
     def prompt(self) -> list[ChatMessage]:
         """Raises BadField with a sentence about a role or a part that is not supported."""
@@ -213,31 +250,31 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
         return tool_config(tools, choice, names, self.parallel_tool_calls is not False)
 
     def wanted_thinking(self) -> Thinking:
-        """Thinking that the request asks for, under whichever of its names.
-
-        An effort of "none" is OpenAI's word for no thinking.
-        """
+        """Thinking that the request asks for, under whichever of its names."""
         given = self.chat_template_kwargs or {}
         thinking, reasoning = _object(self.thinking), _object(self.reasoning)
         said = (
             given.get("enable_thinking"), given.get("thinking"), self.enable_thinking, self.think, self.thinking,
             thinking.get("enabled"), _SWITCHES.get(str(thinking.get("type"))), self.reasoning, reasoning.get("enabled"),
         )  # fmt: skip
-        on = next((each for each in said if isinstance(each, bool)), None)
         words = (given.get("reasoning_effort"), self.reasoning_effort, self.think, reasoning.get("effort"))
-        effort = next((each for each in words if isinstance(each, str)), "")
-        return Thinking(on=False if on is None else on) if effort == "none" else Thinking(on=on, effort=effort)
+        return template.thinking(said, words)
 
     @property
     def tells_thinking(self) -> bool:
         """True if the answer is to hold what the model thought."""
         return self.include_reasoning is not False and _object(self.reasoning).get("exclude") is not True
 
-    def variables(self) -> dict[str, Any]:
-        """Further variables that the chat template is given."""
-        own = ("enable_thinking", "thinking", "reasoning_effort")
-        given = (self.chat_template_kwargs or {}).items()
-        return {name: value for name, value in given if name not in own or not isinstance(value, bool | str | None)}
+    @property
+    def form(self) -> PromptForm:
+        opens = self.add_generation_prompt is not False
+        return PromptForm(
+            self.prefills(),
+            opens,
+            template.variables(self.chat_template_kwargs),
+            self.tool_config(),
+            special=self.add_special_tokens,
+        )
 
     def prefills(self) -> bool:
         """Return True if the answer continues the last message. Raises BadField.
@@ -255,23 +292,12 @@ class OpenAIChat(_OpenAIRequest, kw_only=True):
         return last.role == "assistant" and not self.add_generation_prompt and self.continue_final_message is not False
 
 
-class Ids(list[int]):
-    """A prompt that came as token ids."""
-
-
-class CompletionIn(_OpenAIRequest, kw_only=True):
-    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (True,)}
-
+class CompletionIn(OpenAIRequest, kw_only=True):
     prompt: str | list[str | int | list[int]]
     logprobs: int | None = None
     best_of: int | None = None
-    echo: bool | None = None
     suffix: str | None = None
     """Text behind the gap that the answer fills, for models that can."""
-
-    @property
-    def echoes(self) -> bool:
-        return bool(self.echo)
 
     @property
     def alone(self) -> bool:
@@ -296,9 +322,7 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
             given = [given]
         elif given and all(isinstance(item, int) for item in given):
             given = [cast("list[int]", given)]
-        if (answers := len(given) * (self.n or 1)) > MOST_ANSWERS:
-            text = f"The prompts have {answers:,} answers together, and {MOST_ANSWERS} are written at most. Send fewer."
-            raise BadField("prompt", text)
+        _check_number(len(given) * (self.n or 1), "prompt")
         prompts: list[str | Ids] = []
         for prompt in given:
             if isinstance(prompt, int):
@@ -308,6 +332,34 @@ class CompletionIn(_OpenAIRequest, kw_only=True):
         if not prompts or not all(prompts):
             raise BadField("prompt", "The prompt is empty. Write something first.")
         return prompts
+
+
+def _check_number(answers: int, field: str) -> None:
+    """Raises BadField for more answers than are written."""
+    if answers > MOST_ANSWERS:
+        text = f"The prompts have {answers:,} answers together, and {MOST_ANSWERS} are written at most. Send fewer."
+        raise BadField(field, text)
+
+
+class ConversationsIn(msgspec.Struct):
+    """Several conversations, each with answers of its own, and besides them the fields of one (vLLM's batch)."""
+
+    messages: list[msgspec.Raw]
+
+
+def conversations(body: bytes) -> list[OpenAIChat]:
+    """A request of several conversations as one for each. Raises BadField."""
+    fields = named(body)
+    given = msgspec.json.encode({"messages": fields.get("messages")})
+    several = decoded(given, ConversationsIn).messages
+    if not several:
+        raise BadField("messages", "There is no conversation to answer. Send one at least.")
+    found = [decoded(msgspec.json.encode({**fields, "messages": each}), OpenAIChat) for each in several]
+    for name in ("stream", "prompt_logprobs"):
+        if getattr(found[0], name):
+            raise BadField(name, f"{name} does not go with several conversations. Leave it out.")
+    _check_number(len(found) * (found[0].n or 1), "messages")
+    return found
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -351,136 +403,3 @@ def _called(call: CallIn, where: str) -> ToolCall:
     if call.function is None or not call.function.name:
         raise BadField(f"{where}.function", "A call of a tool has no name of one. Send back what was answered.")
     return ToolCall(call.id, call.function.name, call.function.arguments or "{}")
-
-
-def finish_reason(reason: FinishReason, called: bool = False) -> str:
-    """Reason of OpenAI's: the model or a stop string ended it, it ``called`` tools, or a limit on its length ended
-    it."""
-    return {"stop": "tool_calls" if called else "stop", "length": "length", "context": "length"}[reason]
-
-
-class ChatLogprobs(msgspec.Struct):
-    content: list[TokenLogprob]
-    refusal: None = None
-
-
-class TextLogprobs(msgspec.Struct):
-    tokens: list[str]
-    token_logprobs: list[float | None]
-    """Nothing is known of the first token of a prompt, which no other comes before."""
-    top_logprobs: list[dict[str, float] | None]
-    text_offset: list[int]
-
-
-class CallOut(msgspec.Struct, omit_defaults=True):
-    """A call of a tool. In a stream its first part has all but the arguments, and further ones these."""
-
-    index: int | UnsetType = UNSET
-    id: str | UnsetType = UNSET
-    type: str | UnsetType = UNSET
-    function: CalledFunction = CalledFunction()
-
-
-class OpenAIAnswer(msgspec.Struct, omit_defaults=True):
-    role: str = ""
-    content: str | UnsetType | None = UNSET
-    reasoning_content: str | None = None
-    """The thinking, under the name that DeepSeek's interface and vLLM's gave it."""
-    tool_calls: list[CallOut] | None = None
-
-
-class ChatChoice(msgspec.Struct):
-    index: int
-    message: OpenAIAnswer
-    finish_reason: str | None
-    logprobs: ChatLogprobs | None = None
-
-
-class ChatChunkChoice(msgspec.Struct):
-    index: int
-    delta: OpenAIAnswer
-    finish_reason: str | None = None
-    logprobs: ChatLogprobs | None = None
-
-
-class PromptLogprob(msgspec.Struct):
-    """vLLM's shape; ``rank`` is None beyond the alternatives that were asked for."""
-
-    logprob: float
-    rank: int | None
-    decoded_token: str
-
-
-PromptLogprobs = list[dict[int, PromptLogprob] | None]
-"""For each token of a prompt but the first, what is known of it and of the likeliest ones, by token id."""
-
-
-class TextChoice(msgspec.Struct):
-    index: int
-    text: str
-    finish_reason: str | None = None
-    logprobs: TextLogprobs | None = None
-    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
-
-
-class UsageDetails(msgspec.Struct):
-    cached_tokens: int = 0
-
-
-class CompletionDetails(msgspec.Struct):
-    reasoning_tokens: int = 0
-
-
-class UsageOut(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: UsageDetails
-    completion_tokens_details: CompletionDetails
-
-
-ChoiceT = TypeVar("ChoiceT", ChatChoice, ChatChunkChoice, TextChoice)
-
-
-class Completion(msgspec.Struct, Generic[ChoiceT], omit_defaults=True):
-    id: str
-    object: str
-    created: int
-    model: str
-    choices: list[ChoiceT]
-    usage: UsageOut | None = None
-    system_fingerprint: str = ""
-    prompt_logprobs: PromptLogprobs | UnsetType = UNSET
-    timings: TimingsOut | UnsetType = UNSET
-    prompt_progress: PromptProgress | UnsetType = UNSET
-    notices: list[str] = []
-    """What went otherwise than asked for, as sentences."""
-
-
-class ModelOut(msgspec.Struct):
-    """A model, with the fields of OpenAI's interface and those of others that clients read.
-
-    ``state`` is LM Studio's word for whether a request has to wait for it, ``max_model_len`` vLLM's name of the context
-    in tokens and ``context_length`` that of others. ``root`` and ``parent`` are an adapter's model (vLLM).
-    ``capabilities`` are Ollama's words, the figures of ``meta`` llama.cpp's. None of these while it is not loaded.
-    """
-
-    id: str
-    created: int = 0
-    object: str = "model"
-    owned_by: str = "kvasir"
-    state: Literal["loaded", "not-loaded"] = "loaded"
-    root: str | UnsetType = UNSET
-    parent: str | UnsetType | None = UNSET
-    max_model_len: int | UnsetType = UNSET
-    context_length: int | UnsetType = UNSET
-    capabilities: list[str] | UnsetType = UNSET
-    meta: dict[str, int] | UnsetType = UNSET
-
-
-class OpenAIModelList(msgspec.Struct):
-    """``models`` are those that are loaded, once more, in the words of Codex's catalogue."""
-
-    data: list[ModelOut]
-    object: str = "list"
-    models: list[CodexModel] = []

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.doors.access import visit_of
+from engine.doors.http import template
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openapi import Served, Streamed
@@ -29,13 +32,16 @@ from engine.doors.http.service import (
 )
 from engine.doors.http.timings import Pace
 from engine.doors.security import error_response
+from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest
-from engine.services.answers.stream import Stream
+from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.residency import Lease
 from engine.text.prompt import PromptForm
 
 EVENTS = Streamed("text/event-stream", dict[str, Any])
 """Each with a type of its own."""
+MOST_RUNNING = 64
+"""Responses that are written in the background at once."""
 PAGE, MOST_PAGE = 20, 100
 """Items that are listed at once, unless it is said how many."""
 _PARAMS = {"response_format": "text.format", "reasoning_effort": "reasoning.effort", "max_tokens": "max_output_tokens"}
@@ -49,6 +55,8 @@ class ResponsesRoutes:
     def __init__(self, service: HttpService) -> None:
         self._service = service
         self._store = ResponseStore()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        """Responses that are written in the background, by their names."""
 
     def routes(self) -> list[Route]:
         """Routes below /v1 or not, as clients add to an address or do not."""
@@ -60,6 +68,7 @@ class ResponsesRoutes:
                   for path in (base, f"{base}/")),
                 Served(f"{base}/{{id}}", self._serving(self._get), gives=ResponseOut),
                 Served(f"{base}/{{id}}", self._serving(self._delete), ["DELETE"], gives=DeletedResponse),
+                Served(f"{base}/{{id}}/cancel", self._serving(self._cancel), ["POST"], gives=ResponseOut),
                 Served(f"{base}/{{id}}/input_items", self._serving(self._input_items), gives=InputItems),
             )
         ]  # fmt: skip
@@ -84,7 +93,7 @@ class ResponsesRoutes:
             wanted.sampling(),
             wanted.wanted_thinking,
             wanted.wanted_overflow,
-            PromptForm(tools=tools),
+            PromptForm(variables=template.variables(wanted.chat_template_kwargs), tools=tools),
             adapter=adapter,
             structured=wanted.structured(),
         )
@@ -95,9 +104,23 @@ class ResponsesRoutes:
         hides = wanted.includes(ENCRYPTED)
         writer = ResponseWriter(response, loaded.files.tokenizer, wanted.client_tools, hides)
 
+        if wanted.enable_response_messages:
+            response.input_messages = [writer.raw(prompt.command.prompt_ids)]
+
         def done(response: ResponseOut) -> None:
             if response.store:
                 self._store.keep(owner, given, response)
+
+        if wanted.background:
+            if len(self._running) >= MOST_RUNNING:
+                text = f"{MOST_RUNNING} responses are written in the background. Wait until one has ended."
+                raise Refused("rate_limit_exceeded", text)
+            done(response)
+            queued = json_response(response, headers)
+            task = asyncio.create_task(self._write(wanted, prompt, writer, done))
+            self._running[response.id] = task
+            task.add_done_callback(lambda _: self._running.pop(response.id))
+            return queued
 
         async def write(stream: Stream) -> Response:
             if wanted.stream:
@@ -107,6 +130,45 @@ class ResponsesRoutes:
 
         return await self._service.answer(request, [prompt], bool(wanted.stream), write)
 
+    async def _write(
+        self,
+        wanted: ResponsesIn,
+        prompt: PromptRequest,
+        writer: ResponseWriter,
+        done: Callable[[ResponseOut], None],
+    ) -> None:
+        """Write a response that its client comes back for."""
+        response, stream = writer.response, None
+        with self._service.residency.use() as use:
+            try:
+                await use.model(wanted.model, wanted.ttl)
+                stream = self._service.begin([prompt])
+                await stream.begin()
+                response.status = "in_progress"
+                done(response)
+                await whole(stream, writer, lambda _: None)
+            except Refused as refused:
+                writer.fail(refusal_of(refused))
+            except asyncio.CancelledError:
+                writer.cancel()
+            finally:
+                if stream is not None:
+                    stream.leave()
+        done(response)
+
+    async def _stopped(self, id: str) -> None:
+        """End the response if it is written in the background."""
+        if (task := self._running.get(id)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _cancel(self, request: Request, body: bytes, use: Lease) -> Response:
+        owner, id = visit_of(request.scope).name, request.path_params["id"]
+        if not msgspec.json.decode(self._store.find(owner, id).response)["background"]:
+            raise BadField("id", "Cannot cancel a synchronous response. Close its connection while it is written.")
+        await self._stopped(id)
+        return await self._get(request, body, use)
+
     async def _get(self, request: Request, body: bytes, use: Lease) -> Response:
         if request.query_params.get("stream") == "true":
             raise BadField("stream", "A response that is stored is not streamed again. Leave stream out.")
@@ -114,7 +176,10 @@ class ResponsesRoutes:
         return Response(stored.response, media_type="application/json")
 
     async def _delete(self, request: Request, body: bytes, use: Lease) -> Response:
-        self._store.delete(visit_of(request.scope).name, request.path_params["id"])
+        owner, id = visit_of(request.scope).name, request.path_params["id"]
+        self._store.find(owner, id)
+        await self._stopped(id)
+        self._store.delete(owner, id)
         return json_response(DeletedResponse(request.path_params["id"]))
 
     async def _input_items(self, request: Request, body: bytes, use: Lease) -> Response:

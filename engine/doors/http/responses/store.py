@@ -59,6 +59,8 @@ class ResponseStore:
 
     def keep(self, owner: str, given: Sequence[ItemIn], response: ResponseOut) -> None:
         """Store a response with the items of its request."""
+        if response.id in self._kept:  # as it was while it was written
+            self._drop(response.id)
         encoded = msgspec.json.encode(response)
         stored = Stored(owner, response.previous_response_id or "", msgspec.json.encode(given), encoded)
         self._kept[response.id] = stored
@@ -74,8 +76,8 @@ class ResponseStore:
         if (found := self._kept.get(id)) is not None and found.owner == owner:
             return found
         text = (
-            f"There is no response {shortened(id)!r}. The last {self._most:,} are kept until the server stops, unless "
-            "they are long or a request says store: false."
+            f"Response with id {shortened(id)!r} not found. The last {self._most:,} are kept until the server stops, "
+            "unless they are long or a request says store: false."
         )
         raise Refused("response_not_found", text)
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from engine.compute.sampling.params import MAX_LOGPROBS
+from engine.doors.http import template
 from engine.doors.http.fields import BadField
 from engine.doors.http.responses.items import ItemIn, Placed, new_id
 from engine.doors.http.responses.tools import OURS, ClientTool, ResponsesTool, client_tools, notices_of
@@ -68,10 +69,10 @@ class ResponsesStreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResponsesIn(SamplingIn, kw_only=True):
-    """A request; ``ttl`` and ``overflow`` are Kvasir's own, the two before them llama.cpp's, of streams."""
+    """A request; the two before ``metadata`` are vLLM's, ``ttl`` and ``overflow`` are Kvasir's own, the two before them
+    llama.cpp's, of streams."""
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {
-        "background": (False,),
         "context_management": ([],),
         "conversation": (),
         "prompt": (),
@@ -96,6 +97,9 @@ class ResponsesIn(SamplingIn, kw_only=True):
     truncation: Literal["auto", "disabled"] | None = None
     previous_response_id: str | None = None
     store: bool | None = None
+    background: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    enable_response_messages: bool | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -118,6 +122,12 @@ class ResponsesIn(SamplingIn, kw_only=True):
         if self.text is not None and self.text.verbosity not in (None, "medium"):
             text = "A verbosity other than medium is not supported. Leave it out, and ask for it in the instructions."
             raise BadField("text.verbosity", text)
+        if self.background and self.store is False:
+            text = "background can only be used when `store` is true: the response is asked for later. Leave store out."
+            raise BadField("background", text)
+        if self.background and self.stream:
+            raise BadField("stream", "A response in the background is not streamed. Leave one of both out.")
+        template.check_variables(self.chat_template_kwargs)
         super().check(vocabulary)
 
     @property
@@ -142,9 +152,12 @@ class ResponsesIn(SamplingIn, kw_only=True):
 
     @property
     def wanted_thinking(self) -> Thinking:
-        """Thinking that the request asks for: an effort of "none" is OpenAI's word for no thinking."""
-        effort = "" if self.reasoning is None else self.reasoning.effort or ""
-        return Thinking(on=False) if effort == "none" else Thinking(effort=effort)
+        """Thinking that the request asks for."""
+        given = self.chat_template_kwargs or {}
+        effort = None if self.reasoning is None else self.reasoning.effort
+        return template.thinking(
+            (given.get("enable_thinking"), given.get("thinking")), (given.get("reasoning_effort"), effort)
+        )
 
     @property
     def wanted_overflow(self) -> Overflow:
@@ -207,6 +220,8 @@ class ResponsesIn(SamplingIn, kw_only=True):
             previous_response_id=self.previous_response_id,
             reasoning=self.reasoning or ReasoningIn(),
             store=self.store is not False,
+            background=bool(self.background),
+            status="queued" if self.background else "in_progress",
             temperature=temperature,
             text={"format": self._format},
             tool_choice="auto" if self.tool_choice is None else self.tool_choice,
@@ -248,13 +263,22 @@ class IncompleteDetails(msgspec.Struct):
     reason: str
 
 
+class RawMessage(msgspec.Struct):
+    """Tokens, and their text with all marks."""
+
+    message: str
+    tokens: list[int]
+    type: str = "raw_message_tokens"
+
+
 class ResponseOut(msgspec.Struct, kw_only=True):
-    """A response, with the settings that it was made with. ``notices``: what went otherwise than asked for."""
+    """A response, with the settings that it was made with. ``notices``: what went otherwise than asked for. Last come
+    the tokens that the model read and wrote, where they were asked for."""
 
     id: str
     object: str = "response"
     created_at: int
-    status: Literal["in_progress", "completed", "incomplete", "failed"] = "in_progress"
+    status: Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"] = "in_progress"
     background: bool = False
     completed_at: int | None = None
     error: ResponseError | None = None
@@ -284,6 +308,8 @@ class ResponseOut(msgspec.Struct, kw_only=True):
     safety_identifier: str | None
     prompt_cache_key: str | None
     notices: list[str] | UnsetType = UNSET
+    input_messages: list[RawMessage] | UnsetType = UNSET
+    output_messages: list[RawMessage] | UnsetType = UNSET
 
 
 class DeletedResponse(msgspec.Struct):

@@ -17,6 +17,7 @@ from engine.doors.http.responses.types import (
     IncompleteDetails,
     InputTokensDetails,
     OutputTokensDetails,
+    RawMessage,
     ResponseError,
     ResponseOut,
     ResponseUsage,
@@ -52,6 +53,7 @@ class ResponseWriter:
         self._logprobs: list[TokenLogprob] = []
         self._input = InputText()
         self._places = TokenPlaces(tokenizer)
+        self._ids: list[int] = []
 
     def event(self, kind: str, /, **fields: Any) -> Event:
         """The next event of the stream."""
@@ -67,6 +69,7 @@ class ResponseWriter:
 
     def add(self, delta: Delta) -> list[Event]:
         """Take a part of the answer; returns the events that tell of it."""
+        self._ids += [token.id for token in delta.tokens]
         told = [event for call in delta.calls for event in self._called(call)]
         placed = self._places.take(delta) if delta.channel == "content" else []
         if not delta.text:
@@ -183,6 +186,8 @@ class ResponseWriter:
             OutputTokensDetails(usage.thinking_tokens),
             usage.prompt_tokens + usage.generated_tokens,
         )
+        if response.input_messages is not UNSET:
+            response.output_messages = [self.raw(self._ids)]
         if finished.detail:
             self._notice(finished.detail)
         return [*told, self.event(f"response.{response.status}", response=response)]
@@ -193,6 +198,14 @@ class ResponseWriter:
         told = [*self.close("incomplete"), self.event("error", code=code, message=refusal.message, param=refusal.param)]
         self.response.status, self.response.error = "failed", ResponseError(code, refusal.message)
         return [*told, self.event("response.failed", response=self.response)]
+
+    def raw(self, ids: Sequence[int]) -> RawMessage:
+        return RawMessage(self._tokenizer.decode(ids, skip_special=False), [*ids])
+
+    def cancel(self) -> None:
+        """End an answer that is not wanted any more."""
+        self.close("incomplete")
+        self.response.status = "cancelled"
 
     def _notice(self, text: str) -> None:
         notices = self.response.notices

@@ -17,7 +17,7 @@ from engine.doors.http.body import MAX_BODY
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openai import stream
 from engine.doors.http.openai.types import CompletionIn, OpenAIChat, StreamOptions
-from engine.doors.http.openai.writers import ChatWriter, TextWriter
+from engine.doors.http.openai.writers import ChatWriter, Telling, TextWriter
 from engine.doors.http.timings import Pace
 from engine.loop.commands import AddRequest
 from engine.protocol import Delta as Part
@@ -268,7 +268,7 @@ def test_prompts_are_told_in_vllms_shape(http: httpx.Client, running: Running) -
     own = {"logprob": -0.25, "rank": None, "decoded_token": piece(ids[1])}
     assert chat["prompt_logprobs"][1] == {"7": likeliest, str(ids[1]): own}
     assert len(chat["prompt_logprobs"]) == len(ids)
-    assert "prompt_logprobs" not in http.post("/v1/chat/completions", json={"messages": MESSAGES}).json()
+    assert http.post("/v1/chat/completions", json={"messages": MESSAGES}).json()["prompt_logprobs"] is None
     refused = http.post("/v1/completions", json={**body, "stream": True}).json()["error"]
     assert refused["param"] == "prompt_logprobs"
 
@@ -316,7 +316,7 @@ def test_tokens_that_a_stop_string_cut_off_are_not_told(early: int, running: Run
         start = end
     said = "cache that "
     deltas = [Part(id="", text=said[:early], tokens=told[0]), Part(id="", text=said[early:], tokens=told[1])]
-    chat, text = ChatWriter("1", 2, "tiny", tokenizer), TextWriter("1", 2, "tiny", tokenizer, top=1)
+    chat, text = ChatWriter("1", 2, "tiny", tokenizer), TextWriter("1", 2, "tiny", tokenizer, telling=Telling(top=1))
     for delta in deltas:
         chat.add(delta)
         text.add(delta)

@@ -196,7 +196,7 @@ def read_chat(body: bytes) -> None:
     wanted.prompt()
     wanted.sampling()
     wanted.wanted_thinking()
-    wanted.variables()
+    assert wanted.form.opens is not (wanted.add_generation_prompt is False)
 
 
 def read_completion(body: bytes) -> None:

@@ -112,7 +112,7 @@ def test_clients_find_the_server_without_a_token(refused: httpx.Client) -> None:
         ({"messages": [{"role": "user", "content": "", "images": ["?"]}]}, "base64"),
         ({"keep_alive": "soon"}, "duration"),
         ({"options": {"num_predict": 0.5}}, "max_tokens"),
-        ({"options": {"logit_bias": {"999": 1}}}, "tokens 0 to"),
+        ({"options": {"logit_bias": {"999": 1}}}, "402 tokens, from 0 on"),
     ],
 )
 def test_what_is_not_served_is_said_in_ollamas_shape(refused: httpx.Client, fields: Any, said: str) -> None:

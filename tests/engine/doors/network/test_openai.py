@@ -190,7 +190,10 @@ def test_leaving_a_whole_answer_cancels(running: Running, http: httpx.Client) ->
         ({"messages": MESSAGES, "logit_bias": {"-1": 1}}, 400, "logit_bias", "-1 is not one of them"),
         ({"messages": MESSAGES, "logit_bias": {"1" + "0" * 20: 1}}, 400, "logit_bias", "is not one of them"),
         ({"messages": MESSAGES, "stream_options": {"chunks": 2}}, 400, "stream_options.chunks", "unknown field"),
-        ({"messages": MESSAGES, "echo": True}, 400, "echo", "'echo' is not supported"),
+        ({"messages": MESSAGES, "logit_bias": {"bad": 1, "worse": 2}}, 400, "logit_bias", "'bad', 'worse'"),
+        ({"messages": MESSAGES, "logprob_token_ids": [1]}, 400, "logprob_token_ids", "is not supported"),
+        ({"messages": MESSAGES, "structured_outputs": {"grammar": ""}}, 400, "structured_outputs.grammar", "is empty"),
+        ({"messages": MESSAGES, "truncate_prompt_tokens": 65}, 400, "truncate_prompt_tokens", "is 1 to 64, or -1"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stream", [False, True])

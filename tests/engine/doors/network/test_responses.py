@@ -473,7 +473,9 @@ def _is_there(store: ResponseStore, name: str) -> bool:
 @pytest.mark.parametrize(
     ("given", "param", "told"),
     [
-        ({"background": True}, "background", "'background' is not supported"),
+        ({"background": True, "store": False}, "background", "only be used when `store` is true"),
+        ({"background": True, "stream": True}, "stream", "in the background"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages", "is not supported"),
         ({"conversation": "conv_1"}, "conversation", "is not supported"),
         ({"max_output_tokens": 0}, "max_output_tokens", "at least 1"),
         ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].type", "'web_search_call' are not"),
@@ -520,6 +522,49 @@ def test_what_is_refused(given: Any, param: str, told: str, running: Running) ->
     error = answer.json()["error"]
     assert told in error["message"]
     assert error["param"] == param
+
+
+def test_a_response_in_the_background(api: openai.OpenAI, running: Running) -> None:
+    given: Any = {"model": "tiny", "input": "abc", "max_output_tokens": 5, "background": True}
+    running.engine.gate.clear()
+    cancelled, whole = api.responses.create(**given), api.responses.create(**given)
+    assert (whole.status, whole.background, whole.output) == ("queued", True, [])
+    assert api.responses.cancel(cancelled.id).status == "cancelled"
+    running.engine.gate.set()
+    while (found := api.responses.retrieve(whole.id)).status in ("queued", "in_progress"):
+        pass
+    assert found.status == "completed"
+    assert found.output_text == running.engine.loaded.files.tokenizer.decode(written(running))
+    assert api.responses.retrieve(cancelled.id).status == "cancelled"
+    assert api.responses.cancel(whole.id).status == "completed"
+    further = api.responses.create(model="tiny", input="abc", previous_response_id=whole.id)
+    with pytest.raises(openai.BadRequestError, match="Cannot cancel a synchronous response"):
+        api.responses.cancel(further.id)
+    running.engine.cut = ("error", "It broke.")
+    broken = api.responses.create(**given)
+    while (found := api.responses.retrieve(broken.id)).status in ("queued", "in_progress"):
+        pass
+    assert found.status == "failed"
+    api.responses.delete(broken.id)
+    with pytest.raises(openai.NotFoundError, match="not found"):
+        api.responses.retrieve(broken.id)
+
+
+def test_what_the_model_read_and_wrote(api: openai.OpenAI, running: Running) -> None:
+    response = api.responses.create(model="tiny", input="abc", extra_body={"enable_response_messages": True})
+    assert response.model_extra is not None
+    (read,), (wrote,) = (response.model_extra[f"{name}_messages"] for name in ("input", "output"))
+    assert (read["tokens"], read["message"]) == (list(last(running).prompt_ids), prompt(running))
+    assert wrote["tokens"] == written(running)
+    assert "input_messages" not in (api.responses.create(model="tiny", input="abc").model_extra or {})
+
+
+def test_what_the_template_is_given(api: openai.OpenAI, running: Running) -> None:
+    kwargs = {"enable_thinking": False, "custom": 1}
+    api.responses.create(model="tiny", input="abc", extra_body={"chat_template_kwargs": kwargs})
+    asked = msgspec.convert({"chat_template_kwargs": kwargs}, ResponsesIn)
+    assert asked.wanted_thinking == Thinking(on=False)
+    assert last(running).thinks is False
 
 
 def test_a_prompt_that_is_too_long(api: openai.OpenAI) -> None:
