@@ -426,8 +426,11 @@ def test_a_warm_start_begins_with_the_exported_weights(demo: SimpleNamespace, tm
 
 
 @pytest.mark.slow
-def test_training_runs_resumes_and_quantises(demo: SimpleNamespace, tmp_path: Path) -> None:
+def test_training_runs_resumes_and_quantises(
+    demo: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few steps: state is saved, a resumed run goes on where it stopped, and the last tenth is on the grid."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)  # Muon's, slow where no hardware multiplies it
     source = demo.export.TARGET_FOLDER / "tokenizer.json"
     (tmp_path / "tokenizer.json").write_text(source.read_text("utf-8"), "utf-8")
     assert demo.build_text.main(["--out", str(tmp_path), "--tokens", "60000"]) == 0
