@@ -111,11 +111,10 @@ class _VisibleKeys:
 def _attend_chain(
     q: Tensor, kv: PackedKV, chain: Chain, sight: _VisibleKeys, spec: AttnSpec, out: Tensor, lse_out: Tensor
 ) -> None:
-    kv_heads, v_dim = kv.kv_heads, kv.v_dim
+    kv_heads = kv.kv_heads
     tiles = range(chain.first // QUERY_TILE, -(-chain.stop // QUERY_TILE))
     queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
-    nothing = q.new_full(queries[0].shape[:2], -torch.inf, dtype=torch.float32)
-    done = [(q.new_zeros(*nothing.shape, v_dim, dtype=torch.float32), nothing) for _ in queries]
+    done: list[tuple[Tensor, Tensor] | None] = [None] * len(queries)
     for key_tile in range(sight.first // KEY_TILE, -(-sight.stop // KEY_TILE)):
         first = sight.first // kv.granule * kv.granule
         seen = slice(max(first, key_tile * KEY_TILE), min(sight.stop, (key_tile + 1) * KEY_TILE))
@@ -129,9 +128,12 @@ def _attend_chain(
                     mask = torch.zeros(hidden.shape, dtype=torch.float32, device=q.device)
                     mask.masked_fill_(on_device(q.device, hidden), -torch.inf)
                     mask = mask.repeat_interleave(q.shape[1] // kv_heads, 0)
-                done[i] = merge(*done[i], *_part(queries[i], k, v, mask, spec))
-    for tile, (o, lse) in zip(tiles, done, strict=True):
-        _store(o, lse, chain, tile, out, lse_out)
+                part, before = _part(queries[i], k, v, mask, spec), done[i]
+                # Adding 0 is what merging with (0, -inf) does: it makes a zero of -0.
+                done[i] = (part[0].add_(0.0), part[1].add_(0.0)) if before is None else merge(*before, *part)
+    for tile, seen_by in zip(tiles, done, strict=True):
+        if seen_by is not None:
+            _store(*seen_by, chain, tile, out, lse_out)
 
 
 def _part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, spec: AttnSpec) -> tuple[Tensor, Tensor]:
