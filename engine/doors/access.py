@@ -22,12 +22,19 @@ from engine.services.serving import Visits
 
 log = logging.getLogger(__name__)
 
-SESSION = "session"
-"""Name of whoever asks with the session's token."""
+_SESSION_KEY = NamedKey(name="session", created=0)
+"""Stands for the session's token, which has no limits."""
 MOST_PATH = 200
 """Characters of a path in the log."""
-_VISIT = "kvasir.visit"
-"""Where a request's scope has its :class:`Visit`."""
+_VISIT, _DOOR = "kvasir.visit", "kvasir.door"
+"""Where a request's scope has its :class:`Visit`, and a websocket's the application."""
+_STRANGER = HttpRefusal(
+    401,
+    "invalid_api_key",
+    "The key is missing, wrong or no longer valid. Send one of `kvasir keys add NAME`, or the token in the token file "
+    "(Authorization: Bearer KEY).",
+    headers={"www-authenticate": "Bearer"},  # RFC 9110, section 11.6.1
+)
 
 
 class KeyUse:
@@ -99,22 +106,25 @@ class Access:
 
     def refusal(self, request: HTTPConnection) -> HttpRefusal | None:
         """Why the request is not answered; None for one with the token or a key, which is in use until its end."""
-        visit, given = visit_of(request.scope), _given(request.headers)
-        if any(token_matches(each, self.token) for each in given):
-            visit.name = SESSION
-            return None
-        key = next((found for each in given if (found := self.keys.find(each)) is not None), None)
-        if key is None:
-            text = (
-                "The key is missing, wrong or no longer valid. Send one of `kvasir keys add NAME`, or the token in the "
-                "token file (Authorization: Bearer KEY)."
-            )
-            return HttpRefusal(401, "invalid_api_key", text, headers={"www-authenticate": "Bearer"})  # RFC 9110, 11.6.1
+        visit = visit_of(request.scope)
+        if (key := self._key(request.headers)) is None:
+            return _STRANGER
         visit.name = key.name
         use = self._uses.setdefault(key, KeyUse(key, self._now()))
         if (refusal := use.refusal(key, self._now())) is None:
             visit.use = use
         return refusal
+
+    def stranger(self, socket: HTTPConnection) -> HttpRefusal | None:
+        """Why a websocket is not opened; None with the token or a key, whose limits count for what is asked by it."""
+        return _STRANGER if self._key(socket.headers) is None else None
+
+    def _key(self, headers: Headers) -> NamedKey | None:
+        """The key of who sends these headers; None for strangers."""
+        given = _given(headers)
+        if any(token_matches(each, self.token) for each in given):
+            return _SESSION_KEY
+        return next((found for each in given if (found := self.keys.find(each)) is not None), None)
 
 
 def visit_of(scope: Scope) -> Visit:
@@ -123,8 +133,15 @@ def visit_of(scope: Scope) -> Visit:
     return visit
 
 
+def door_of(scope: Scope) -> ASGIApp:
+    """The whole application that a websocket came to."""
+    door: ASGIApp = scope[_DOOR]
+    return door
+
+
 class AccessMiddleware:
-    """Begins a visit with each HTTP request, and ends the use of its key with the response.
+    """Begins a visit with each HTTP request, and ends the use of its key with the response. What comes by a websocket
+    may be asked here again, as such a request (:func:`door_of`).
 
     ``visits`` hears of each; ``logs``: a line in the log for each.
     """
@@ -134,6 +151,7 @@ class AccessMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            scope[_DOOR] = self
             await self._app(scope, receive, send)
             return
         scope[_VISIT] = visit = Visit(scope)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
 from engine.doors.http.anthropic.routes import AnthropicRoutes
 from engine.doors.http.llamacpp.routes import LlamaCppRoutes
@@ -20,7 +20,7 @@ from engine.doors.http.service import HttpService
 class Dialect(Protocol):
     """The addresses of one interface: each reads its own records, asks the service, and writes its own."""
 
-    def routes(self) -> list[Route]: ...
+    def routes(self) -> Sequence[BaseRoute]: ...
 
 
 DIALECTS: list[Callable[[HttpService], Dialect]] = []

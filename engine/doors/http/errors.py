@@ -27,6 +27,7 @@ _STATUS = {
     "memory": 503,
     "model_not_found": 404,
     "no_model": 503,
+    "no_summary": 500,
     "previous_response_not_found": 404,
     "rate_limit_exceeded": 429,
     "response_not_found": 404,
@@ -75,10 +76,10 @@ async def not_served(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> list[str]:
-    """The methods of all routes that have the address of a request."""
+    """The methods of all routes that have the address of a request; an address of its own comes before a pattern."""
     path = request.url.path
     routes = [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
-    return sorted({method for route in routes for method in route.methods or ()})
+    return sorted({method for route in routes if route.path == routes[0].path for method in route.methods or ()})
 
 
 async def failed(request: Request, error: Exception) -> Response:

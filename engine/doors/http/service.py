@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -63,11 +63,11 @@ class HttpService:
     def stranger(self, request: Request, shape: Callable[[HttpRefusal], Response] = error_response) -> Response | None:
         """The response, in a dialect's ``shape``, for whoever has neither the token nor a key, or asks too much with
         it; None for others."""
-        if (refusal := self._access.refusal(request)) is None:
-            return None
-        response = shape(refusal)
-        response.headers.update(refusal.headers)
-        return response
+        return _refused(self._access.refusal(request), shape)
+
+    def strange_socket(self, socket: HTTPConnection) -> Response | None:
+        """The response for a websocket of whoever has neither; None for others."""
+        return _refused(self._access.stranger(socket), error_response)
 
     def serving(
         self,
@@ -192,6 +192,14 @@ class StreamedAnswer(StreamingResponse):
         finally:
             self._stream.leave()
             self._use.leave()
+
+
+def _refused(refusal: HttpRefusal | None, shape: Callable[[HttpRefusal], Response]) -> Response | None:
+    if refusal is None:
+        return None
+    response = shape(refusal)
+    response.headers.update(refusal.headers)
+    return response
 
 
 async def told(

@@ -24,19 +24,24 @@ ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "us
 TEXTS = frozenset({"input_text", "output_text", "text", "refusal"})
 """Types of the parts of a message that are text."""
 REFERENCE = "item_reference"
-OUR_THINKING = "kvasir-"
-"""Begins the ``encrypted_content`` of reasoning that comes from here: the thinking itself, in base64."""
+OUR_TEXT = "kvasir-"
+"""Begins the ``encrypted_content`` of what comes from here: the thinking or the summary itself, in base64."""
+SUMMARISED = "What was said before, as a summary:\n\n{summary}"
+"""How a model is told of what :mod:`engine.doors.http.responses.compaction` made."""
 INPUT = "input"
 """The one argument of a custom tool."""
 _IDS = {
     "message": "msg",
     "reasoning": "rs",
+    "compaction": "cmp",
     "function_call": "fc",
     "function_call_output": "fco",
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
 }
 """What the names of items begin with, by their types."""
+CALLS = frozenset({"function_call", "custom_tool_call"})
+OUTPUTS = frozenset(f"{kind}_output" for kind in CALLS)
 
 
 class PartIn(msgspec.Struct, omit_defaults=True):
@@ -101,9 +106,18 @@ def full_name(namespace: str, name: str) -> str:
     return f"{namespace}__{name}" if namespace else name
 
 
-def hidden(thinking: str) -> str:
-    """Thinking in the form in which clients keep what they do not read."""
-    return OUR_THINKING + base64.b64encode(thinking.encode(errors="surrogatepass")).decode()
+def hidden(text: str) -> str:
+    """A text in the form in which clients keep what they do not read."""
+    return OUR_TEXT + base64.b64encode(text.encode(errors="surrogatepass")).decode()
+
+
+def check_outputs(before: Sequence[ItemIn], given: Sequence[ItemIn]) -> None:
+    """Raises BadField for the output of a call that is neither in the conversation ``before`` nor given with it."""
+    calls = {item.call_id for item in (*before, *given) if item.kind in CALLS}
+    for number, item in enumerate(given):
+        if item.kind in OUTPUTS and item.call_id not in calls:
+            text = f"No tool call found for the output of {shortened(item.call_id)!r}. Send the call_id of the call."
+            raise BadField(f"input[{number}].call_id", text)
 
 
 def pictured(items: Iterable[Placed]) -> Iterator[tuple[str, PartIn]]:
@@ -158,9 +172,16 @@ def _read(item: ItemIn, where: str) -> tuple[Role, list[MessagePart]]:
         case "function_call_output" | "custom_tool_call_output":
             text, pictures = _content(item.output or "", f"{where}.output")
             return "tool", [ToolResult(item.call_id, text, pictures=pictures)]
+        case "compaction":
+            if summary := _shown(item):
+                return "user", [TextPart(SUMMARISED.format(summary=summary))]
+            text = (
+                "What another server compacted cannot be read here. Send the conversation itself, or compact it here."
+            )
+            raise BadField(f"{where}.encrypted_content", text)
     text = (
-        f"Items of the type {shortened(item.kind)!r} are not supported. Send messages, reasoning, and calls of "
-        "functions and custom tools with their outputs."
+        f"Items of the type {shortened(item.kind)!r} are not supported. Send messages, reasoning, compactions, and "
+        "calls of functions and custom tools with their outputs."
     )
     raise BadField(f"{where}.type", text)
 
@@ -197,14 +218,17 @@ def _content(content: str | list[PartIn], where: str) -> tuple[str, list[bytes]]
 
 
 def _thinking(item: ItemIn) -> str:
-    """What was thought: as it was told, or as it was hidden. What another server encrypted nobody can read here."""
-    if told := "".join(part.text for part in item.content or () if isinstance(part, PartIn)):
-        return told
+    """What was thought: as it was told, or as it was hidden."""
+    return "".join(part.text for part in item.content or () if isinstance(part, PartIn)) or _shown(item)
+
+
+def _shown(item: ItemIn) -> str:
+    """The text that :func:`hidden` hid; "" for what another server encrypted, which nobody can read here."""
     kept = item.encrypted_content or ""
-    if not kept.startswith(OUR_THINKING):
+    if not kept.startswith(OUR_TEXT):
         return ""
     try:
-        return base64.b64decode(kept.removeprefix(OUR_THINKING), validate=True).decode(errors="replace")
+        return base64.b64decode(kept.removeprefix(OUR_TEXT), validate=True).decode(errors="replace")
     except ValueError:
         return ""
 

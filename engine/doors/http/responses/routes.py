@@ -1,25 +1,36 @@
-"""HTTP in the shapes of OpenAI's Responses: /v1/responses, whole and as events, and what was answered before."""
+"""HTTP in the shapes of OpenAI's Responses: /v1/responses, whole and as events, also by a websocket, what was answered
+before, and /v1/responses/compact."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket
 
 from engine.doors.access import visit_of
 from engine.doors.http import template
-from engine.doors.http.errors import refusal_of
+from engine.doors.http.errors import FAILURES, refusal_of
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openapi import Served, Streamed
 from engine.doors.http.pictures import fetch_pictures
-from engine.doors.http.responses.items import ItemIn, conversation, pictured
-from engine.doors.http.responses.store import ResponseStore
-from engine.doors.http.responses.types import ENCRYPTED, DeletedResponse, InputItems, ResponseOut, ResponsesIn
+from engine.doors.http.responses.compaction import CompactedResponse, CompactIn, compacted
+from engine.doors.http.responses.items import ItemIn, check_outputs, conversation, pictured
+from engine.doors.http.responses.socket import SOCKET, ResponsesSocket
+from engine.doors.http.responses.store import Owner, ResponseStore
+from engine.doors.http.responses.types import (
+    ENCRYPTED,
+    DeletedResponse,
+    InputItems,
+    ResponseCreate,
+    ResponseOut,
+    ResponsesIn,
+)
 from engine.doors.http.responses.writer import ResponseWriter, events, whole
 from engine.doors.http.service import (
     HttpService,
@@ -32,6 +43,7 @@ from engine.doors.http.service import (
 )
 from engine.doors.http.timings import Pace
 from engine.doors.security import error_response
+from engine.services.answers.overflow import reserve
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest
 from engine.services.answers.stream import PromptRequest, Stream
@@ -49,6 +61,17 @@ _PARAMS = {"response_format": "text.format", "reasoning_effort": "reasoning.effo
 _Answer = Callable[[Request, bytes, Lease], Awaitable[Response]]
 
 
+class _Prepared(NamedTuple):
+    """What is asked of the engine for a request, and who writes the response. ``before`` are the items that the request
+    goes on from, ``given`` those of its input."""
+
+    before: list[ItemIn]
+    given: list[ItemIn]
+    prompt: PromptRequest
+    writer: ResponseWriter
+    headers: dict[str, str]
+
+
 class ResponsesRoutes:
     """The newer dialect of OpenAI's clients, Codex among them."""
 
@@ -58,7 +81,7 @@ class ResponsesRoutes:
         self._running: dict[str, asyncio.Task[None]] = {}
         """Responses that are written in the background, by their names."""
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[BaseRoute]:
         """Routes below /v1 or not, as clients add to an address or do not."""
         return [
             route
@@ -66,6 +89,8 @@ class ResponsesRoutes:
             for route in (
                 *(Served(path, self._serving(self._answer), ["POST"], [ResponsesIn], ResponseOut, EVENTS)
                   for path in (base, f"{base}/")),
+                WebSocketRoute(base, self._socket),
+                Served(f"{base}/compact", self._serving(self._compact), ["POST"], [CompactIn], CompactedResponse),
                 Served(f"{base}/{{id}}", self._serving(self._get), gives=ResponseOut),
                 Served(f"{base}/{{id}}", self._serving(self._delete), ["DELETE"], gives=DeletedResponse),
                 Served(f"{base}/{{id}}/cancel", self._serving(self._cancel), ["POST"], gives=ResponseOut),
@@ -76,11 +101,64 @@ class ResponsesRoutes:
     def _serving(self, answer: _Answer) -> Callable[[Request], Awaitable[Response]]:
         return self._service.serving(answer, _refused)
 
+    async def _socket(self, socket: WebSocket) -> None:
+        if (refusal := self._service.strange_socket(socket)) is not None:
+            await socket.send_denial_response(refusal)
+            return
+        session = ResponsesSocket(socket)
+        try:
+            await session.run()
+        finally:
+            self._store.leave(session.name)
+
     async def _answer(self, request: Request, body: bytes, use: Lease) -> Response:
-        wanted, owner = decoded(body, ResponsesIn), visit_of(request.scope).name
+        owner = _owner(request)
+        wanted = decoded(body, ResponseCreate if owner.socket else ResponsesIn)
+        try:
+            return await self._begun(request, wanted, owner, use)
+        except FAILURES:
+            self._store.forget(owner, wanted.previous_response_id or "")
+            raise
+
+    async def _begun(self, request: Request, wanted: ResponsesIn, owner: Owner, use: Lease) -> Response:
+        _, given, prompt, writer, headers = await self._prepared(request, wanted, owner, use)
+        response = writer.response
+
+        if wanted.enable_response_messages:
+            response.input_messages = [writer.raw(prompt.command.prompt_ids)]
+
+        def done(response: ResponseOut) -> None:
+            if response.status == "failed" and not response.background:
+                self._store.forget(owner, response.previous_response_id or "")
+            else:
+                self._store.keep(owner, given, response)
+
+        if wanted.background:
+            if len(self._running) >= MOST_RUNNING:
+                text = f"{MOST_RUNNING} responses are written in the background. Wait until one has ended."
+                raise Refused("rate_limit_exceeded", text)
+            done(response)
+            queued = json_response(response, headers)
+            task = asyncio.create_task(self._write(wanted, prompt, writer, done))
+            self._running[response.id] = task
+            task.add_done_callback(lambda _: self._running.pop(response.id))
+            return queued
+
+        async def write(stream: Stream) -> Response:
+            if wanted.stream:
+                pace = Pace(bool(wanted.return_progress), bool(wanted.timings_per_token))
+                return StreamedAnswer(events(stream, writer, done, pace), "text/event-stream", headers, stream, use)
+            return json_response(await while_there(request, whole(stream, writer, done)), headers)
+
+        return await self._service.answer(request, [prompt], bool(wanted.stream), write)
+
+    async def _prepared(self, request: Request, wanted: ResponsesIn, owner: Owner, use: Lease) -> _Prepared:
+        """Raises an exception of FAILURES."""
         previous = wanted.previous_response_id
         before = self._store.conversation(owner, previous) if previous else []
         given = self._store.resolved(owner, wanted.items)
+        if previous:
+            check_outputs(before, given)
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
@@ -103,32 +181,20 @@ class ResponsesRoutes:
         response = wanted.begun(adapter or loaded.card.name, loaded.card.sampling, notices)
         hides = wanted.includes(ENCRYPTED)
         writer = ResponseWriter(response, loaded.files.tokenizer, wanted.client_tools, hides)
+        return _Prepared(before, given, prompt, writer, headers)
 
-        if wanted.enable_response_messages:
-            response.input_messages = [writer.raw(prompt.command.prompt_ids)]
-
-        def done(response: ResponseOut) -> None:
-            if response.store:
-                self._store.keep(owner, given, response)
-
-        if wanted.background:
-            if len(self._running) >= MOST_RUNNING:
-                text = f"{MOST_RUNNING} responses are written in the background. Wait until one has ended."
-                raise Refused("rate_limit_exceeded", text)
-            done(response)
-            queued = json_response(response, headers)
-            task = asyncio.create_task(self._write(wanted, prompt, writer, done))
-            self._running[response.id] = task
-            task.add_done_callback(lambda _: self._running.pop(response.id))
-            return queued
+    async def _compact(self, request: Request, body: bytes, use: Lease) -> Response:
+        wanted, owner = decoded(body, CompactIn), _owner(request)
+        await while_there(request, use.model(wanted.model, wanted.ttl))
+        if wanted.max_output_tokens is None:  # a summary is to leave room for what comes after it
+            wanted.max_output_tokens = reserve(self._service.loaded(wanted.model).card.context, None)
+        before, given, prompt, writer, headers = await self._prepared(request, wanted, owner, use)
 
         async def write(stream: Stream) -> Response:
-            if wanted.stream:
-                pace = Pace(bool(wanted.return_progress), bool(wanted.timings_per_token))
-                return StreamedAnswer(events(stream, writer, done, pace), "text/event-stream", headers, stream, use)
-            return json_response(await while_there(request, whole(stream, writer, done)), headers)
+            answer = await while_there(request, whole(stream, writer, lambda _: None))
+            return json_response(compacted([*before, *given], answer), headers)
 
-        return await self._service.answer(request, [prompt], bool(wanted.stream), write)
+        return await self._service.answer(request, [prompt], False, write)
 
     async def _write(
         self,
@@ -163,7 +229,7 @@ class ResponsesRoutes:
             await asyncio.wait([task])
 
     async def _cancel(self, request: Request, body: bytes, use: Lease) -> Response:
-        owner, id = visit_of(request.scope).name, request.path_params["id"]
+        owner, id = _owner(request), request.path_params["id"]
         if not msgspec.json.decode(self._store.find(owner, id).response)["background"]:
             raise BadField("id", "Cannot cancel a synchronous response. Close its connection while it is written.")
         await self._stopped(id)
@@ -172,19 +238,23 @@ class ResponsesRoutes:
     async def _get(self, request: Request, body: bytes, use: Lease) -> Response:
         if request.query_params.get("stream") == "true":
             raise BadField("stream", "A response that is stored is not streamed again. Leave stream out.")
-        stored = self._store.find(visit_of(request.scope).name, request.path_params["id"])
+        stored = self._store.find(_owner(request), request.path_params["id"])
         return Response(stored.response, media_type="application/json")
 
     async def _delete(self, request: Request, body: bytes, use: Lease) -> Response:
-        owner, id = visit_of(request.scope).name, request.path_params["id"]
+        owner, id = _owner(request), request.path_params["id"]
         self._store.find(owner, id)
         await self._stopped(id)
         self._store.delete(owner, id)
         return json_response(DeletedResponse(request.path_params["id"]))
 
     async def _input_items(self, request: Request, body: bytes, use: Lease) -> Response:
-        items = self._store.input(visit_of(request.scope).name, request.path_params["id"])
+        items = self._store.input(_owner(request), request.path_params["id"])
         return json_response(_page(items, request.query_params))
+
+
+def _owner(request: Request) -> Owner:
+    return Owner(visit_of(request.scope).name, request.scope.get(SOCKET, ""))
 
 
 def _page(items: list[ItemIn], query: Mapping[str, str]) -> InputItems:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, structs
 
 from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http import template
@@ -236,6 +236,20 @@ class ResponsesIn(SamplingIn, kw_only=True):
             prompt_cache_key=self.prompt_cache_key,
             notices=list(notices) or UNSET,
         )
+
+
+class ResponseCreate(ResponsesIn, kw_only=True):
+    """A request as a frame of a websocket. ``generate`` false: the prompt is read, and nothing is answered."""
+
+    type: Literal["response.create"]
+    generate: bool = True
+
+    def __post_init__(self) -> None:
+        self.stream = True
+
+    def sampling(self) -> Sampling:
+        given = super().sampling()
+        return given if self.generate else structs.replace(given, max_tokens=0, min_tokens=0)
 
 
 class InputTokensDetails(msgspec.Struct):

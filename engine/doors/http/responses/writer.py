@@ -175,7 +175,8 @@ class ResponseWriter:
 
     def end(self, finished: Finished) -> list[Event]:
         """The events that end the answer."""
-        whole, response, usage = finished.reason == "stop", self.response, finished.usage
+        response, usage = self.response, finished.usage
+        whole = finished.reason == "stop" or response.max_output_tokens == 0  # only the prompt was to be read
         told = self.close("completed" if whole else "incomplete")
         response.status, response.completed_at = "completed" if whole else "incomplete", int(time.time())
         response.incomplete_details = None if whole else IncompleteDetails("max_output_tokens")
@@ -219,7 +220,7 @@ def _text_part(text: str, logprobs: list[TokenLogprob]) -> dict[str, Any]:
 async def events(
     stream: Stream, writer: ResponseWriter, done: Callable[[ResponseOut], None], pace: Pace
 ) -> AsyncIterator[bytes]:
-    """The events of an answer while it is written; ``done`` hears of it before its last one."""
+    """The events of an answer while it is written; ``done`` hears of it before its last ones."""
     for event in writer.begin():
         yield _event(event)
 
@@ -246,7 +247,9 @@ async def events(
         async for part in told(stream, write, lambda: map(_event, writer.waiting())):
             yield part
     except Refused as refused:
-        for event in writer.fail(refusal_of(refused)):
+        last = writer.fail(refusal_of(refused))
+        done(writer.response)
+        for event in last:
             yield _event(event)
 
 

@@ -15,8 +15,9 @@ from engine.doors.http.anthropic.types import MessagesIn
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.ollama.types import GenerateIn, OllamaChat
 from engine.doors.http.openai.types import CompletionIn, OpenAIChat
-from engine.doors.http.responses.items import conversation
-from engine.doors.http.responses.types import ResponseOut, ResponsesIn
+from engine.doors.http.responses.compaction import CompactIn
+from engine.doors.http.responses.items import check_outputs, conversation
+from engine.doors.http.responses.types import ResponseCreate, ResponseOut, ResponsesIn
 from engine.protocol import Sampling
 
 SCHEMA: Any = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -138,6 +139,7 @@ RESPONSES: Any = {
             "content": [{"type": "input_text", "text": "t"}, {"type": "input_image", "image_url": PICTURE}],
         },
         {"type": "reasoning", "summary": [], "encrypted_content": "kvasir-aGk="},
+        {"type": "compaction", "encrypted_content": "kvasir-aGk="},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": "b"}'},
         {"type": "custom_tool_call", "call_id": "d", "name": "g", "input": "aa"},
         {"type": "function_call_output", "call_id": "c", "output": "r"},
@@ -227,22 +229,31 @@ def read_ollama(kind: type[OllamaChat] | type[GenerateIn]) -> Callable[[bytes], 
     return read
 
 
-def read_responses(body: bytes) -> None:
-    wanted = decoded(body, ResponsesIn)
-    wanted.check(400)
-    conversation(wanted.placed((), wanted.items))
-    wanted.structured()
-    begun = wanted.begun("m", Sampling(), wanted.notices(wanted.tool_config(), lambda tool: True))
-    told = msgspec.json.decode(msgspec.json.encode(begun), type=ResponseOut)
-    assert (told.id, told.notices) == (begun.id, begun.notices)
-    msgspec.json.encode(wanted.items)
+def read_responses(kind: type[ResponsesIn]) -> Callable[[bytes], None]:
+    def read(body: bytes) -> None:
+        wanted = decoded(body, kind)
+        wanted.check(400)
+        check_outputs((), wanted.items)
+        conversation(wanted.placed((), wanted.items))
+        wanted.structured()
+        begun = wanted.begun("m", Sampling(), wanted.notices(wanted.tool_config(), lambda tool: True))
+        told = msgspec.json.decode(msgspec.json.encode(begun), type=ResponseOut)
+        assert (told.id, told.notices) == (begun.id, begun.notices)
+        msgspec.json.encode(wanted.items)
+
+    return read
 
 
 DIALECTS: dict[str, tuple[Any, Callable[[bytes], None]]] = {
     "chat": (CHAT, read_chat),
     "completion": (COMPLETION, read_completion),
     "messages": (MESSAGES, read_messages),
-    "responses": (RESPONSES, read_responses),
+    "responses": (RESPONSES, read_responses(ResponsesIn)),
+    "responses by websocket": (
+        {**RESPONSES, "type": "response.create", "generate": False},
+        read_responses(ResponseCreate),
+    ),
+    "compaction": ({**RESPONSES, "stream": False}, read_responses(CompactIn)),
     "ollama chat": (OLLAMA, read_ollama(OllamaChat)),
     "ollama generate": (GENERATE, read_ollama(GenerateIn)),
 }

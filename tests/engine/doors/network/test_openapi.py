@@ -91,6 +91,7 @@ def test_what_wants_no_key_is_said(running: Running, document: dict[str, Any]) -
         ("/v1/chat/completions", {"messages": TURNS, "logprobs": True, "top_logprobs": 1}),
         ("/v1/completions", {"prompt": "a b c", "logprobs": 1}),
         ("/v1/responses", {"input": TURNS, "tools": [{"type": "custom", "name": "a"}], "tool_choice": "none"}),
+        ("/v1/responses/compact", {"input": TURNS, "model": "tiny"}),
         ("/v1/messages", {"messages": TURNS, "max_tokens": 3, "model": "tiny"}),
         ("/v1/messages/count_tokens", {"messages": TURNS, "model": "tiny"}),
         ("/api/chat", {"messages": TURNS, "model": "tiny", "stream": False}),
@@ -98,8 +99,9 @@ def test_what_wants_no_key_is_said(running: Running, document: dict[str, Any]) -
     ],
 )
 def test_requests_and_responses_hold_to_their_schemas(
-    http: httpx.Client, document: dict[str, Any], path: str, body: dict[str, Any]
+    running: Running, http: httpx.Client, document: dict[str, Any], path: str, body: dict[str, Any]
 ) -> None:
+    running.engine.speak(running.engine.template, "said")
     post = document["paths"][path]["post"]
     taken = post["requestBody"]["content"]["application/json"]["schema"]
     given = post["responses"]["200"]["content"]

@@ -14,7 +14,7 @@ import pydantic
 import pytest
 
 from engine.doors.http.responses.items import ItemIn, conversation
-from engine.doors.http.responses.store import ResponseStore
+from engine.doors.http.responses.store import Owner, ResponseStore
 from engine.doors.http.responses.tools import LEFT_OUT, InputText
 from engine.doors.http.responses.types import ResponsesIn
 from engine.doors.http.responses.writer import NO_INPUT
@@ -453,18 +453,18 @@ def test_the_store_is_bounded_and_forgets_what_was_not_used() -> None:
         previous = names[0] if number == 2 else None
         response = msgspec.structs.replace(wanted, previous_response_id=previous).begun("tiny", Sampling(), ())
         names.append(response.id)
-        store.keep("me", wanted.items, response)
+        store.keep(Owner("me"), wanted.items, response)
     there = [name for name in names if _is_there(store, name)]
     assert there == [names[2], names[3], names[4]]
     with pytest.raises(Refused):
-        store.find("you", names[4])
-    store.keep("me", ResponsesIn(input="x" * 9_000).items, wanted.begun("tiny", Sampling(), ()))
+        store.find(Owner("you"), names[4])
+    store.keep(Owner("me"), ResponsesIn(input="x" * 9_000).items, wanted.begun("tiny", Sampling(), ()))
     assert not any(_is_there(store, name) for name in names)
 
 
 def _is_there(store: ResponseStore, name: str) -> bool:
     try:
-        store.find("me", name)
+        store.find(Owner("me"), name)
     except Refused:
         return False
     return True
