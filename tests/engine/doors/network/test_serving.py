@@ -109,7 +109,7 @@ def test_requests_are_told_while_they_last_and_afterwards_without_texts(
     running.engine.gate.clear()
     with httpx.Client(base_url=str(url), headers=HEADERS, timeout=60) as http:
         with http.stream("POST", f"{MESSAGES}?of=mine", json={**ASKED, "stream": True}) as answer:
-            busy = told(watching, lambda now: bool(now.last and now.last[0].model))
+            busy = told(watching, lambda now: bool(now.last and now.last[0].model and now.last[0].status))
             assert (busy.total, busy.running, busy.connections) == (1, 1, 1)
             assert (busy.last[0].key, busy.last[0].status, busy.last[0].running) == ("session", 200, True)
             running.engine.gate.set()
