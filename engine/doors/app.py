@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
-from engine.decoding.telemetry import prometheus
+from engine.decoding.telemetry import histograms, prometheus
 from engine.doors.access import AccessMiddleware
 from engine.doors.http.dialects import DIALECTS
 from engine.doors.http.errors import failed, not_served
@@ -33,6 +33,9 @@ from engine.services.serving import Serving
 
 STARTED_HEADER = "process-start-time-unix"
 """llama.cpp's name in /metrics for the time since which is counted, in seconds since 1970."""
+
+_SIGNS_OF_LIFE = ("/health", "/ping", "/version")
+"""Addresses that tell whether the server runs: llama.cpp's, Amazon SageMaker's, and vLLM's."""
 
 
 def make_app(
@@ -55,12 +58,21 @@ def make_app(
         model = loaded.card.name if loaded is not None else None
         return JSONResponse({"status": "ok", "version": config.version(), "protocol": PROTOCOL, "model": model})
 
+    async def load(request: Request) -> Response:
+        """vLLM's count of requests in progress, by which load balancers choose a server."""
+        return service.stranger(request) or JSONResponse({"server_load": hub.answering})
+
     async def metrics(request: Request) -> Response:
         if (refusal := service.stranger(request)) is not None:
             return refusal
-        totals, frame, answers = hub.window.totals, await hub.frame(), hub.histograms
-        text = prometheus.metrics(totals, frame) + answers.text() + prometheus.llamacpp(totals, frame, answers)
-        return Response(text, headers={"content-type": prometheus.CONTENT_TYPE, STARTED_HEADER: started})
+        window, frame, answers, loaded = hub.window, await hub.frame(), hub.histograms, hub.loaded
+        parts = (
+            prometheus.metrics(window.totals, frame),
+            histograms.text(answers.measured, "kvasir_"),
+            prometheus.llamacpp(window.totals, frame, answers),
+            "" if loaded is None else prometheus.vllm(window, frame, answers, loaded.card, serving.visits.limited),
+        )
+        return Response("".join(parts), headers={"content-type": prometheus.CONTENT_TYPE, STARTED_HEADER: started})
 
     async def described(request: Request) -> Response:
         if (refusal := service.stranger(request)) is not None:
@@ -78,7 +90,8 @@ def make_app(
 
     routes: list[BaseRoute] = [
         WebSocketRoute("/ws", socket),
-        Served("/health", health, gives=dict[str, str | int | None], open=True),
+        *(Served(path, health, gives=dict[str, str | int | None], open=True) for path in _SIGNS_OF_LIFE),
+        Served("/load", load, gives=dict[str, int]),
         Served("/metrics", metrics),
         Served("/openapi.json", described, gives=dict[str, Any]),
         *(route for dialect in DIALECTS for route in dialect(service).routes()),

@@ -1,6 +1,7 @@
 """Pooling that an embedding model was trained with, as its files name it, and the dense layers that follow it.
 
-Source: sentence-transformers' ``1_Pooling/config.json``, ``2_Dense`` and so on; GGUF's ``{architecture}.pooling_type``.
+Source: sentence-transformers' ``1_Pooling/config.json``, ``2_Dense`` and so on, and its prompts; GGUF's
+``{architecture}.pooling_type``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from engine.config.model import ModelConfig
 from engine.config.pooling import Pooling
 from engine.formats.safetensors import AGAIN, TensorFiles
 
-FILE = "1_Pooling/config.json"
+FILE, PROMPTS = "1_Pooling/config.json", "config_sentence_transformers.json"
 DENSE = ("dense_2.weight", "dense_3.weight")
 """The dense layers in GGUF."""
 _MODES: dict[str, Pooling] = {
@@ -47,6 +48,16 @@ def folder_pooling(folder: Path) -> Pooling | None:
     if len(modes) != 1 or modes[0] not in _MODES:
         raise _unknown(f"{folder.name}/{FILE}", ", ".join(modes))
     return _MODES[modes[0]]
+
+
+def folder_prompt(folder: Path, kind: str) -> str:
+    """The words that a model's makers put before a text of a ``kind``, such as "query"; "" where they name none.
+
+    Raises :class:`UnreadableFileError`.
+    """
+    prompts = (read_json(folder / PROMPTS) or {}).get("prompts") if folder.is_dir() else None
+    found = prompts.get(kind) if isinstance(prompts, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 def pooling_of(config: ModelConfig, ranks: bool, named: Pooling | None) -> Pooling | None:

@@ -18,6 +18,7 @@ QUANTISATION = re.compile(
 SMALL = re.compile(
     r"(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|"
     r"processor_config|video_preprocessor_config|quantize_config|quant_config|hf_quant_config|chat_template|"
+    r"config_sentence_transformers|"
     r"model\.safetensors\.index|params)\.json|merges\.txt|(?:tokenizer|spiece)\.model|chat_template\.jinja|"
     r"tekken\.json|LICENSE(?:\.\w+)?|.+\.tiktoken",
     re.IGNORECASE,

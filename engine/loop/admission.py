@@ -111,7 +111,7 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
         return Error(code="bad_sampling", message=text, id=command.id)
     if prompt == 0:
         return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)
-    if prompt >= card.context + stepper.model.encodes and command.window is None:
+    if prompt >= card.context + (command.pooling is not None) and command.window is None:
         text = TOO_LONG.format(context=card.context, what="the prompt has", tokens=prompt)
         return Error(code="prompt_too_long", message=text, id=command.id)
     if not all(0 <= token < card.vocabulary for token in command.prompt_ids):

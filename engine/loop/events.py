@@ -14,7 +14,7 @@ from engine.protocol import Adapters, Delta, Error, Finished, Loaded, Loading, O
 
 
 class Embedded(NamedTuple):
-    """The embedding of a prompt, just before :class:`Finished`: ``vector`` float32 of length 1, but of a model that
+    """The embedding of a prompt, just before :class:`Finished`: ``vector`` float32 of any length; of a model that
     ranks one number, the logit that the document answers the query."""
 
     id: str

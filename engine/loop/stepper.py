@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from engine import catalogue
 from engine.base.devices import release_cached
@@ -320,8 +319,7 @@ class Stepper:
             return
         assert self.model.model is not None
         pooled = request.pooled / request.prompt_length if request.pooling == "mean" else request.pooled
-        found = self.model.model.projected(pooled)
-        vector = (found if self.model.ranks else normalize(found, dim=0)).cpu().numpy()
+        vector = self.model.model.projected(pooled).cpu().numpy()
         if np.isfinite(vector).all():
             self._emit(Embedded(request.id, vector))
             self.finish(request, "stop")

@@ -232,6 +232,11 @@ class PageCounts(Part, frozen=True):
     share: float | None = None
     """Share of the cache's bytes in use, where layers keep different numbers of tokens; None: it is that of pages."""
 
+    @property
+    def read_share(self) -> float:
+        """Share of the pages that answers in progress read, as vLLM tells the use of its cache."""
+        return (self.used - self.cached) / max(self.total, 1)
+
 
 class QueueCounts(Part, frozen=True):
     waiting: int

@@ -28,7 +28,6 @@ from engine.loading.model import LoadModel, load_name
 from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.loop.events import Embedded, Event, RequestEvent
 from engine.protocol import (
-    WHOLE,
     Adapters,
     Cancel,
     Delta,
@@ -205,6 +204,8 @@ class EngineHub:
         if len(self._ids) > MOST_IDS:
             self._ids.popitem(last=False)
         self._running[name] = _Running(listener, request.n)
+        if request.pooling is None:
+            self.histograms.ask(request.n, request.sampling.max_tokens)
         self._stir()
         self.engine.submit(request._replace(id=name))
         return name
@@ -360,7 +361,7 @@ class EngineHub:
         running = self._running.get(name)
         if running is None:
             return
-        if isinstance(event, Finished) and event.reason in WHOLE:
+        if isinstance(event, Finished):
             self.histograms.add(event)
         running.left -= 1
         if running.left == 0 or isinstance(event, Error):

@@ -31,6 +31,8 @@ class Visits:
         self._open: dict[Visit, None] = {}
         self._ended: deque[HttpRequest] = deque(maxlen=MOST)
         self._total = self._prompt = self._generated = 0
+        self.limited = 0
+        """Requests that the limits of their keys refused."""
 
     def begin(self, visit: Visit) -> None:
         with self._changed:
@@ -43,6 +45,7 @@ class Visits:
             del self._open[visit]
             record = visit.record()
             self._ended.append(record)
+            self.limited += record.status == 429
             self._prompt += record.prompt_tokens
             self._generated += record.generated_tokens
         self.tell()

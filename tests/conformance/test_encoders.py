@@ -85,8 +85,7 @@ def write(folder: Path, name: str, pooling: dict[str, Any] | None = None) -> Pre
 def expected(model: PreTrainedModel, prompt: list[int], pooling: Pooling) -> np.ndarray:
     with torch.inference_mode():
         found = model(torch.tensor([prompt])).last_hidden_state[0]
-    pooled = {"mean": found.mean(0), "last": found[-1], "cls": found[0]}[pooling]
-    return torch.nn.functional.normalize(pooled, dim=0).numpy()
+    return {"mean": found.mean(0), "last": found[-1], "cls": found[0]}[pooling].numpy()
 
 
 def embedded(host: Host, prompts: list[list[int]], pooling: Pooling, name: str = "e") -> list[np.ndarray]:
@@ -130,7 +129,7 @@ def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             headers={"Authorization": f"Bearer {TOKEN}"},
             timeout=300,
         ) as http:
-            body = {"input": ["keys", "values"], "model": "tiny", "encoding_format": "base64"}
+            body = {"input": ["keys", "values"], "model": "tiny", "encoding_format": "base64", "normalize": False}
             while (answer := http.post("/v1/embeddings", json=body)).status_code == 503:
                 time.sleep(0.01)  # until it is loaded
             data = answer.raise_for_status().json()["data"]
@@ -203,7 +202,7 @@ def test_dense_layers_after_the_pooling(tmp_path: Path, activation: str) -> None
     with Host(tmp_path) as host:
         (found,) = embedded(host, PROMPTS[1:2], "mean")
         assert host.stepper.model.embedding_size == 32
-    np.testing.assert_allclose(found, torch.nn.functional.normalize(pooled, dim=0).numpy(), atol=5e-6)
+    np.testing.assert_allclose(found, pooled.numpy(), atol=5e-6)
 
 
 def test_dense_layers_that_cannot_be_are_refused(tmp_path: Path) -> None:
@@ -266,10 +265,10 @@ def test_embeddinggemma_in_gguf(tmp_path: Path) -> None:
     writer.close()
     with torch.inference_mode():
         pooled = model(torch.tensor([PROMPTS[2]])).last_hidden_state[0].mean(0)
-        wanted = torch.nn.functional.normalize(dense[1] @ (dense[0] @ pooled), dim=0).numpy()
+        wanted = (dense[1] @ (dense[0] @ pooled)).numpy()
     with Host(file) as host:
         loaded = host.stepper.model
         assert (loaded.pooling, loaded.encodes, loaded.embedding_size) == ("mean", True, 64)
         assert loaded.card.notices == []
         (found,) = embedded(host, PROMPTS[2:3], "mean")
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)

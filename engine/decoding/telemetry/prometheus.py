@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from engine.cache.pool import PAGE_SIZE
+from engine.decoding.telemetry import histograms
 from engine.decoding.telemetry.histograms import AnswerHistograms
-from engine.protocol import Telemetry
+from engine.decoding.telemetry.window import TelemetryWindow
+from engine.protocol import ModelCard, Telemetry
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -33,6 +37,9 @@ _CACHE = (
     ("swapped_out", "Bytes of keys and values moved out of the device."),
     ("swapped_in", "Bytes of keys and values moved back into the device."),
 )
+
+_Labelled = dict[str, tuple[str, list[tuple[dict[str, object], float]]]]
+"""Metrics with what explains them, and values with labels of theirs."""
 
 
 def metrics(totals: Mapping[str, int], frame: Telemetry) -> str:
@@ -111,6 +118,57 @@ def llamacpp(totals: Mapping[str, int], frame: Telemetry, answers: AnswerHistogr
         for name, (explains, value) in found.items()
         for line in _metric(name, kind, explains, [("", value)], "llamacpp:")
     )
+
+
+def vllm(window: TelemetryWindow, frame: Telemetry, answers: AnswerHistograms, card: ModelCard, refused: int) -> str:
+    """The same figures by vLLM's names, with its labels, for dashboards that read those. ``card`` is that of the loaded
+    model, ``refused`` counts requests that the limits of their keys refused.
+
+    Source: https://docs.vllm.ai/en/latest/usage/metrics.
+    """
+    totals, cache, pages, queue = window.totals, frame.cache, frame.pages, frame.queue
+    slots = pages.total * PAGE_SIZE
+    size = {
+        "block_size": PAGE_SIZE,
+        "num_gpu_blocks": pages.total,
+        "kv_cache_size_tokens": slots,
+        "kv_cache_max_concurrency": f"{slots / card.context:.2f}",
+    }
+    ends: list[tuple[dict[str, object], float]] = [
+        ({"finished_reason": reason}, count) for reason, count in sorted(answers.reasons.items())
+    ]
+    counters: _Labelled = {
+        "prompt_tokens_total": ("Tokens of prompts of whole answers.", [({}, answers.read + answers.cached)]),
+        "prompt_tokens_cached_total": ("Those of them found in the prefix cache.", [({}, answers.cached)]),
+        "generation_tokens_total": ("Tokens generated.", [({}, totals["generated"])]),
+        "prefix_cache_queries_total": ("Prompt tokens looked up in the prefix cache.", [({}, cache.looked_up)]),
+        "prefix_cache_hits_total": ("Prompt tokens found in the prefix cache.", [({}, cache.hit)]),
+        "num_preemptions_total": ("Answers sent back to the queue for want of pages.", [({}, totals["preemptions"])]),
+        "spec_decode_num_drafts_total": ("Drafts verified.", [({}, totals["drafts"])]),
+        "spec_decode_num_draft_tokens_total": ("Draft tokens of a proposer.", [({}, totals["proposed"])]),
+        "spec_decode_num_accepted_tokens_total": ("Draft tokens accepted.", [({}, totals["accepted"])]),
+        "request_success_total": ("Answers that ended.", ends),
+        "admission_rejections_total": ("Requests refused by limits.", [({"reason": "key_limit"}, refused)]),
+    }
+    gauges: _Labelled = {
+        "num_requests_running": ("Answers in progress.", [({}, queue.running)]),
+        "num_requests_waiting": ("Answers that wait.", [({}, queue.waiting)]),
+        "num_requests_waiting_by_reason": ("Answers that wait.", [({"reason": "capacity"}, queue.waiting)]),
+        "kv_cache_usage_perc": ("Share of the cache that answers in progress read.", [({}, pages.read_share)]),
+        "cache_config_info": ("Size of the cache.", [(size, 1)]),
+    }
+    own = {"model_name": card.name, "engine": 0}
+    return "".join(
+        line
+        for kind, found in (("counter", counters), ("gauge", gauges))
+        for name, (explains, values) in found.items()
+        for line in _metric(name, kind, explains, [(f"{{{_labels(own | more)}}}", n) for more, n in values], "vllm:")
+    ) + histograms.text(answers.measured | answers.asked | window.histograms, "vllm:", _labels(own))
+
+
+def _labels(named: Mapping[str, object]) -> str:
+    """Labels with their values, which are quoted as in JSON."""
+    return ",".join(f"{name}={json.dumps(str(value), ensure_ascii=False)}" for name, value in named.items())
 
 
 def _metric(

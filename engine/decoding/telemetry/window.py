@@ -6,6 +6,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, zip_longest
 
+from engine.decoding.telemetry.histograms import PER_STEP, PER_TOKEN, Histogram
 from engine.decoding.telemetry.records import DraftRecord, StepRecord
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 
@@ -28,6 +29,11 @@ class TelemetryWindow:
         self._energy: deque[tuple[float, float, int]] = deque()  # (time, joules so far, tokens so far)
         self.totals: Counter[str] = Counter()
         """Counted since the start of the engine, by the names of engine/decoding/telemetry/prometheus.py."""
+        self.histograms = {
+            "inter_token_latency_seconds": Histogram(PER_TOKEN, "Time between tokens of an answer."),
+            "iteration_tokens_total": Histogram(PER_STEP, "Tokens read and generated in a step."),
+        }
+        """Measured since the start of the engine."""
         self.steps = 0
         """Steps of the present model."""
 
@@ -35,6 +41,8 @@ class TelemetryWindow:
         seconds = inter_token_seconds(self._last, record)
         if seconds is not None:
             self._latencies.append((record.time, seconds, record.generated))
+            self.histograms["inter_token_latency_seconds"].add(seconds, record.generated - len(record.ttfts))
+        self.histograms["iteration_tokens_total"].add(record.prefill_rows + record.generated)
         self._records.append(record)
         self._last = record
         self.steps += 1

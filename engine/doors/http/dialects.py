@@ -8,6 +8,7 @@ from typing import Protocol
 from starlette.routing import BaseRoute
 
 from engine.doors.http.anthropic.routes import AnthropicRoutes
+from engine.doors.http.cohere.routes import CohereRoutes
 from engine.doors.http.llamacpp.routes import LlamaCppRoutes
 from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
@@ -38,3 +39,4 @@ register(TokenRoutes)
 register(RerankRoutes)
 register(OllamaRoutes)
 register(LlamaCppRoutes)
+register(CohereRoutes)

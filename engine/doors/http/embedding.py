@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from starlette.requests import Request
@@ -31,6 +31,7 @@ AT_ONCE = 64
 USUAL: Pooling = "mean"
 """Pooling where the checkpoint names none: that of the last token is worse in models that were not trained for it
 (BehnamGhader et al. 2024, LLM2Vec, arXiv 2404.05961)."""
+Side = Literal["left", "right"]
 TOO_LONG = (
     "This model's maximum context length is {context} tokens, and {where} has {tokens}. Send a shorter text, or load "
     "the model with a longer context."
@@ -43,7 +44,8 @@ class EmbeddingRequest(NamedTuple):
     off if it ``truncates``.
 
     ``pooling`` None: the model's own. ``dimensions`` are the first ones of each vector; None: all. ``most``: the most
-    tokens of an input that are not cut off; 0: as many as there is room for.
+    tokens of an input that are not cut off; 0: as many as there is room for. ``side`` is where it is cut. ``normal``:
+    vectors get the length 1.
     """
 
     inputs: Sequence[str | Mixed]
@@ -53,10 +55,12 @@ class EmbeddingRequest(NamedTuple):
     truncates: bool = False
     adapter: str = ""
     most: int = 0
+    side: Side = "right"
+    normal: bool = True
 
 
 class Embeddings(NamedTuple):
-    """A vector [dimensions] float32 of length 1 for each input, and how many ``tokens`` all inputs have."""
+    """A vector [dimensions] float32 for each input, and how many ``tokens`` all inputs have."""
 
     vectors: list[np.ndarray]
     tokens: int
@@ -68,7 +72,8 @@ async def embedded(service: HttpService, request: Request, loaded: LoadedModel, 
     words = "".join(map(_words, asked.inputs))
     prompts = await while_there(request, in_thread(service.hub, words, lambda: _read(loaded, asked)))
     found = await pooled(service, request, prompts, asked.pooling or loaded.pooling or USUAL, asked.adapter)
-    return found._replace(vectors=[_shortened(each, asked.dimensions) for each in found.vectors])
+    first = [each[: asked.dimensions] for each in found.vectors]
+    return found._replace(vectors=[_normal(each) for each in first] if asked.normal else first)
 
 
 async def pooled(
@@ -116,14 +121,14 @@ def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
 def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[PromptTokens]:
     """The tokens of all inputs. Raises :class:`Refused`, and PromptError."""
     assert loaded.files is not None
-    most = loaded.card.context - (not loaded.encodes)
+    most = loaded.card.context
     if asked.most > most:
         text = f"truncate_prompt_tokens is 1 to {most}, or -1 for as many as there is room for: {asked.most} is not."
         raise BadField("truncate_prompt_tokens", text)
     most = asked.most or most
     found = []
     for number, given in enumerate(asked.inputs):
-        ids = _encoded(loaded.files.tokenizer, given, most, asked.truncates)
+        ids = _encoded(loaded.files.tokenizer, given, most, asked.side if asked.truncates else None)
         if len(ids) > most:
             text = TOO_LONG.format(context=most, where=_where(asked, number), tokens=len(ids))
             raise Refused("prompt_too_long", text, {"n_prompt_tokens": len(ids), "n_ctx": most})
@@ -135,28 +140,29 @@ def _words(given: str | Mixed) -> str:
     return given if isinstance(given, str) else "".join(part for part in given if isinstance(part, str))
 
 
-def _encoded(tokenizer: Tokenizer, given: str | Mixed, most: int, truncates: bool) -> list[int]:
-    """The ids of one input, whole or cut to ``most`` tokens; what the tokenizer puts around a text stays around it."""
-    check_length(_words(given), tokenizer, None if truncates else most)
-    if not isinstance(given, str):
-        ids = mixed_ids(tokenizer, given)
-        return ids[:most] if truncates else ids
-    ids = tokenizer.encode(given)
-    if not truncates or len(ids) <= most:
+def _encoded(tokenizer: Tokenizer, given: str | Mixed, most: int, side: Side | None) -> list[int]:
+    """The ids of one input, whole or cut to ``most`` tokens on a ``side``; what the tokenizer puts around a text stays
+    around it."""
+    check_length(_words(given), tokenizer, most if side is None else None)
+    ids = tokenizer.encode(given) if isinstance(given, str) else mixed_ids(tokenizer, given)
+    if side is None or len(ids) <= most:
         return ids
-    bare = tokenizer.encode(given, special=False)
-    before = next((place for place in range(len(ids) - len(bare)) if ids[place] == bare[0]), len(ids) - len(bare))
-    after = len(ids) - len(bare) - before
-    return ids[: most - after] + ids[len(ids) - after :]
+    before = after = 0
+    if isinstance(given, str):
+        bare = tokenizer.encode(given, special=False)
+        around = len(ids) - len(bare)
+        before = next((place for place in range(around) if ids[place] == bare[0]), around)
+        after = around - before
+    if side == "right":
+        return ids[: most - after] + ids[len(ids) - after :]
+    return ids[:before] + ids[len(ids) - most + before :]
 
 
 def _where(asked: EmbeddingRequest, number: int) -> str:
     return asked.field if len(asked.inputs) == 1 else f"{asked.field}[{number}]"
 
 
-def _shortened(vector: np.ndarray, dimensions: int | None) -> np.ndarray:
-    """The first dimensions, at length 1 again (Kusupati et al. 2022, Matryoshka representations, arXiv 2205.13147)."""
-    if dimensions is None or dimensions == len(vector):
-        return vector
-    first = vector[:dimensions]
-    return first / max(float(np.linalg.norm(first)), 1e-12)
+def _normal(vector: np.ndarray) -> np.ndarray:
+    """The vector at length 1, also where it is the first dimensions of one (Kusupati et al. 2022, Matryoshka
+    representations, arXiv 2205.13147)."""
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)

@@ -20,7 +20,6 @@ async def load_header(request: Request, hub: EngineHub) -> dict[str, str]:
     if form not in ("TEXT", "JSON"):
         return {}
     frame = await hub.frame()
-    used, waiting = frame.pages.used / max(frame.pages.total, 1), float(frame.queue.waiting)
-    figures = {"kv_cache_usage_perc": used, "num_requests_waiting": waiting}
+    figures = {"kv_cache_usage_perc": frame.pages.read_share, "num_requests_waiting": float(frame.queue.waiting)}
     named = ", ".join(f"named_metrics.{name}={value}" for name, value in figures.items())
     return {LOAD_HEADER: f"{form} {named if form == 'TEXT' else json.dumps({'named_metrics': figures})}"}

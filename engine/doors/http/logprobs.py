@@ -7,8 +7,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from engine.doors.http.fields import BadField
 from engine.protocol import Delta, TokenInfo
 from engine.text.tokenizer import Tokenizer
+
+MOST_TOP = 20
+"""Alternatives to a token, as OpenAI and vLLM have it."""
 
 
 class TopLogprob(msgspec.Struct):
@@ -67,3 +71,9 @@ def token_logprob(token: PlacedToken, tokenizer: Tokenizer, name: Callable[[int]
     top = [TopLogprob(*named(id, value)) for id, value in info.top]
     own, logprob, data = named(info.id, info.logprob or 0.0)
     return TokenLogprob(text if name is None else own, logprob, list(text.encode()) if info.cut else data, top)
+
+
+def check_top(field: str, wanted: int | None) -> None:
+    """Raises BadField for more alternatives than are told."""
+    if not 0 <= (wanted or 0) <= MOST_TOP:
+        raise BadField(field, f"{field} is 0 to {MOST_TOP}: {wanted} is not.")

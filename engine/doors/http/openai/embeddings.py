@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -12,27 +12,39 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.config.pooling import Pooling
-from engine.doors.http.embedding import EmbeddingRequest, embedded
+from engine.doors.http.embedding import EmbeddingRequest, Side, embedded
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded
+from engine.doors.http.openai.types import OpenAIChat, OpenAITurn
 from engine.doors.http.openapi import Served
 from engine.doors.http.prompts import Mixed, PromptsIn, prompts_of
 from engine.doors.http.service import HttpService, adapter_of, while_there
 from engine.doors.security import error_response
+from engine.services.answers.answering import tokenised
 from engine.services.residency import Lease
+
+if TYPE_CHECKING:
+    from engine.loading.model import LoadedModel
 
 
 class EmbeddingIn(msgspec.Struct, kw_only=True):
-    """``pooling`` and ``ttl`` are Kvasir's own."""
+    """``pooling`` and ``ttl`` are Kvasir's own. From ``messages`` on they are vLLM's: a conversation instead of inputs,
+    written as the model's template has it; ``use_activation`` is the name of ``normalize`` there."""
 
-    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (True,), "normalize": (True,)}
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"add_special_tokens": (True,), "padding": ("do_not_pad",)}
 
-    input: PromptsIn
+    input: PromptsIn = []
     model: str = ""
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     pooling: Pooling | None = None
     truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    truncation_side: Side | None = None
+    messages: list[OpenAITurn] = []
+    add_generation_prompt: bool = False
+    chat_template_kwargs: dict[str, Any] | None = None
+    normalize: bool = True
+    use_activation: bool = True
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
 
     def inputs(self) -> list[str | Mixed]:
@@ -40,6 +52,15 @@ class EmbeddingIn(msgspec.Struct, kw_only=True):
         if self.input == []:
             raise BadField("input", "There is no input. Send some text.")
         return prompts_of(self.input, "input")
+
+    def chat(self) -> OpenAIChat:
+        """The conversation that is embedded."""
+        return OpenAIChat(
+            messages=self.messages,
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=False,
+            chat_template_kwargs=self.chat_template_kwargs,
+        )
 
 
 class EmbeddingOut(msgspec.Struct):
@@ -72,19 +93,37 @@ class EmbeddingRoutes:
 
     async def answer(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted = decoded(body, EmbeddingIn)
-        inputs = wanted.inputs()
+        inputs = [] if wanted.messages else wanted.inputs()
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
         adapter = adapter_of(loaded, wanted.model)
+        if wanted.messages:
+            inputs = [await while_there(request, self._written(wanted.chat(), loaded))]
         most = wanted.truncate_prompt_tokens
         asked = EmbeddingRequest(
-            inputs, "input", wanted.dimensions, wanted.pooling, most is not None, adapter, max(most or 0, 0)
+            inputs,
+            "messages" if wanted.messages else "input",
+            wanted.dimensions,
+            wanted.pooling,
+            most is not None,
+            adapter,
+            max(most or 0, 0),
+            wanted.truncation_side or "right",
+            wanted.normalize and wanted.use_activation,
         )
         vectors, tokens = await embedded(self._service, request, loaded, asked)
         packed = wanted.encoding_format == "base64"
         data = [EmbeddingOut(n, _packed(each) if packed else each.tolist()) for n, each in enumerate(vectors)]
         told = EmbeddingList(data, adapter or loaded.card.name, EmbeddingUsage(tokens, tokens))
         return Response(msgspec.json.encode(told), media_type="application/json")
+
+    async def _written(self, chat: OpenAIChat, loaded: LoadedModel) -> Mixed:
+        """The tokens of a conversation. Raises BadField and PromptError."""
+        chat.check(loaded.card.vocabulary)
+        prompt = await tokenised(self._service.hub, chat.prompt(), chat.wanted_thinking(), chat.form)
+        if prompt.pictures is not None:
+            raise BadField("messages", "Pictures are not embedded here. Send text alone.")
+        return [*prompt.ids]
 
 
 def _packed(vector: np.ndarray) -> str:

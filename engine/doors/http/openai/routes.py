@@ -143,7 +143,7 @@ class OpenAIRoutes:
     async def _invoke(self, request: Request, body: bytes, use: Lease) -> Response:
         """Amazon SageMaker has one address for all: what a request is, its fields say."""
         fields = named(body)
-        if "input" in fields:
+        if "input" in fields or "encoding_format" in fields:
             return await self._embeddings.answer(request, body, use)
         kind: type[OpenAIRequest] = CompletionIn if "prompt" in fields else OpenAIChat
         return await self._answer(request, [decoded(body, kind)], use)

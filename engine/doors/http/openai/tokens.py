@@ -1,10 +1,10 @@
 """Tokens of texts and conversations over HTTP, as vLLM's and llama.cpp's servers tell them: /tokenize, /detokenize,
-/apply-template, and the number alone of a conversation's."""
+/apply-template, /tokenizer_info, and the number alone of a conversation's."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 from starlette.requests import Request
@@ -18,8 +18,12 @@ from engine.doors.http.openapi import Served
 from engine.doors.http.service import HttpService
 from engine.doors.security import error_response
 from engine.services.answers.answering import rendered_text, tokenised
+from engine.services.answers.refused import Refused
 from engine.services.residency import Lease
 from engine.text.tokenizer import Tokenizer
+
+CLASS = "PreTrainedTokenizerFast"
+"""transformers' class for a tokenizer.json, which each tokenizer is here."""
 
 
 class ConversationIn(OpenAIChat, kw_only=True):
@@ -54,7 +58,7 @@ class TokenRoutes:
         self._service = service
 
     def routes(self) -> list[Route]:
-        return [
+        posted = [
             Served(path, self._serving(answer), ["POST"], takes)
             for path, answer, takes in (
                 ("/tokenize", self._tokenise, [TextIn, ConversationIn]),
@@ -64,6 +68,20 @@ class TokenRoutes:
                 ("/chat/completions/input_tokens", self._count, [ConversationIn]),
             )
         ]
+        return [*posted, Served("/tokenizer_info", self._info, gives=dict[str, Any])]
+
+    async def _info(self, request: Request) -> Response:
+        """What lm-eval and others read in a tokenizer_config.json, of any kind of model."""
+        if (refusal := self._service.stranger(request)) is not None:
+            return refusal
+        try:
+            loaded = self._service.loaded("")
+        except Refused as error:
+            return _refused(error)
+        assert loaded.files is not None
+        template = loaded.files.template
+        told = template.special_tokens | ({"chat_template": template.source} if template.own else {})
+        return JSONResponse({"tokenizer_class": CLASS, "model_max_length": loaded.card.context, **told})
 
     def _serving(
         self, answer: Callable[[bytes, Lease], Awaitable[Response]]

@@ -10,6 +10,7 @@ import msgspec
 from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http import template
 from engine.doors.http.fields import BadField, decoded, named
+from engine.doors.http.logprobs import check_top
 from engine.doors.http.pictures import picture_at
 from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
@@ -220,8 +221,7 @@ class OpenAIChat(OpenAIRequest, kw_only=True):
         template.check_variables(self.chat_template_kwargs)
         self.prefills()
         self.tool_config()
-        if not 0 <= (self.top_logprobs or 0) <= MAX_LOGPROBS:
-            raise BadField("top_logprobs", f"top_logprobs is 0 to {MAX_LOGPROBS}: {self.top_logprobs} is not.")
+        check_top("top_logprobs", self.top_logprobs)
 
     def sampling(self) -> Sampling:
         limit = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
@@ -305,6 +305,7 @@ class CompletionIn(OpenAIRequest, kw_only=True):
 
     def check(self, vocabulary: int) -> None:
         super().check(vocabulary)
+        check_top("logprobs", self.logprobs)
         if self.best_of not in (None, 1 if self.n is None else self.n):
             raise BadField("best_of", "best_of is supported only where it equals n. Leave it out.")
         if self.suffix and (self.echo or self.structured() is not None or not isinstance(self.prompt, str)):

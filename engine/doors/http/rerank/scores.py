@@ -76,7 +76,7 @@ def _limit(loaded: LoadedModel, asked: RankRequest) -> int:
         raise BadField("query", "The query is empty. Send some text.")
     if asked.instruction and loaded.encodes:
         raise BadField("instruction", NO_INSTRUCTION.format(name=loaded.card.name))
-    most = loaded.card.context - (not loaded.encodes)
+    most = loaded.card.context
     limit = most if asked.limit in (None, -1) else asked.limit
     if limit is None or not 1 <= limit <= most:
         field = "truncate_prompt_tokens"

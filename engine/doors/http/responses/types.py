@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType, structs
 
-from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http import template
 from engine.doors.http.fields import BadField
+from engine.doors.http.logprobs import check_top
 from engine.doors.http.responses.items import ItemIn, Placed, new_id
 from engine.doors.http.responses.tools import OURS, ClientTool, ResponsesTool, client_tools, notices_of
 from engine.doors.http.sampling import SamplingIn
@@ -114,8 +114,7 @@ class ResponsesIn(SamplingIn, kw_only=True):
         if self.max_output_tokens is not None and self.max_output_tokens < 1:
             text = f"max_output_tokens is at least 1: {self.max_output_tokens} is not."
             raise BadField("max_output_tokens", text)
-        if not 0 <= (self.top_logprobs or 0) <= MAX_LOGPROBS:
-            raise BadField("top_logprobs", f"top_logprobs is 0 to {MAX_LOGPROBS}: {self.top_logprobs} is not.")
+        check_top("top_logprobs", self.top_logprobs)
         for number, name in enumerate(self.include or ()):
             if name not in INCLUDABLE:
                 raise BadField(f"include[{number}]", f"{shortened(name)!r} cannot be included. Leave it out.")

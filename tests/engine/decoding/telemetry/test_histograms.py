@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from engine.decoding.telemetry.histograms import AnswerHistograms, Histogram
+from engine.decoding.telemetry.histograms import AnswerHistograms, Histogram, text
 from engine.protocol import Finished, Timings, Usage
 
 
@@ -25,12 +25,27 @@ def test_a_value_counts_in_every_bucket_that_it_does_not_exceed() -> None:
     ]  # fmt: skip
 
 
+def test_a_label_stands_with_each_sample() -> None:
+    histogram = Histogram((1,), "Lengths.")
+    histogram.add(0.5, 3)
+    assert text({"x": histogram}, "p:", 'a="b"').splitlines() == [
+        "# HELP p:x Lengths.", "# TYPE p:x histogram",
+        'p:x_bucket{a="b",le="1"} 3', 'p:x_bucket{a="b",le="+Inf"} 3', 'p:x_sum{a="b"} 1.5', 'p:x_count{a="b"} 3',
+    ]  # fmt: skip
+
+
 def test_answers_are_measured_in_seconds_and_tokens() -> None:
     answers = AnswerHistograms()
     answers.add(end(11))
-    figures = dict(line.rsplit(" ", 1) for line in answers.text().splitlines() if not line.startswith("#"))
+    figures = dict(
+        line.rsplit(" ", 1) for line in text(answers.measured, "kvasir_").splitlines() if not line.startswith("#")
+    )
     sums = {name.removesuffix("_sum"): float(value) for name, value in figures.items() if name.endswith("_sum")}
     assert sums == {
+        "kvasir_request_inference_time_seconds": 1.15,
+        "kvasir_request_prefill_time_seconds": 0.15,
+        "kvasir_request_decode_time_seconds": 1.0,
+        "kvasir_request_num_preemptions": 0,
         "kvasir_time_to_first_token_seconds": 0.2,
         "kvasir_time_per_output_token_seconds": 0.1,
         "kvasir_e2e_request_latency_seconds": 1.2,
@@ -46,7 +61,7 @@ def test_what_an_answer_has_not_is_not_counted() -> None:
     answers = AnswerHistograms()
     answers.add(end(1))
     answers.add(end(0, ttft_ms=0.0))
-    counts = dict(re.findall(r"^kvasir_(\w+)_count (\d+)$", answers.text(), re.MULTILINE))
+    counts = dict(re.findall(r"^kvasir_(\w+)_count (\d+)$", text(answers.measured, "kvasir_"), re.MULTILINE))
     assert counts["time_per_output_token_seconds"] == "0", "there is none after the first"
     assert counts["time_to_first_token_seconds"] == "1"
     assert counts["request_generation_tokens"] == "2"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +15,7 @@ import openai
 import pytest
 
 from engine.doors.http.embedding import AT_ONCE, MOST_INPUTS
+from engine.formats.pooling import PROMPTS
 from engine.loop.commands import AddRequest
 from tests.engine.doors.network.conftest import Running
 from tests.engine.doors.network.fake import embedding
@@ -87,6 +90,90 @@ def test_the_models_own_pooling_unless_another_is_asked_for(api: openai.OpenAI, 
     assert [command.pooling for command in asked(running)] == ["last", "cls"]
 
 
+@pytest.mark.parametrize("name", ["normalize", "use_activation"])
+def test_vectors_keep_their_length_where_that_is_asked_for(api: openai.OpenAI, running: Running, name: str) -> None:
+    done = api.embeddings.create(model="tiny", input="abc", dimensions=3, extra_body={name: False})
+    np.testing.assert_allclose(done.data[0].embedding, embedding(ids(running, "abc"))[:3], rtol=1e-6)
+
+
+def test_a_conversation_is_embedded_as_the_template_writes_it(http: httpx.Client, running: Running) -> None:
+    body: Any = {"messages": [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "def"}]}
+    for path, more in (("/v1/embeddings", {}), ("/invocations", {"encoding_format": "float"})):
+        for opens in (False, True):
+            running.engine.seen.clear()
+            http.post(path, json=body | {"add_generation_prompt": opens} | more).raise_for_status()
+            (command,) = asked(running)
+            written = http.post(
+                "/tokenize", json=body | {"add_generation_prompt": opens, "continue_final_message": False}
+            )
+            assert (list(command.prompt_ids), command.pooling) == (written.json()["tokens"], "mean")
+
+
+def test_a_text_is_cut_on_the_side_that_is_asked_for(http: httpx.Client, running: Running) -> None:
+    whole = ids(running, "abc def")
+    for side, kept in (("left", whole[-3:]), ("right", whole[:3])):
+        running.engine.seen.clear()
+        body = {"input": "abc def", "truncate_prompt_tokens": 3, "truncation_side": side}
+        http.post("/v1/embeddings", json=body).raise_for_status()
+        assert list(asked(running)[0].prompt_ids) == kept
+
+
+def test_cohere_tells_each_form(http: httpx.Client, running: Running) -> None:
+    forms = ["float", "base64", "binary", "ubinary"]
+    body = {"model": "tiny", "texts": TEXTS, "input_type": "search_query", "embedding_types": forms, "max_tokens": 60}
+    done = http.post("/v2/embed", json=body).raise_for_status().json()
+    wanted, found = expected(running, TEXTS), done["embeddings"]
+    np.testing.assert_allclose(found["float"], wanted, rtol=1e-6)
+    unpacked = [np.frombuffer(base64.b64decode(each), "<f4") for each in found["base64"]]
+    np.testing.assert_allclose(unpacked, wanted, rtol=1e-6)
+    assert [f"{bits:08b}" for (bits,) in found["ubinary"]] == ["".join("01"[int(x > 0)] for x in row) for row in wanted]
+    assert found["binary"] == [[bits - 128] for (bits,) in found["ubinary"]]
+    count = sum(len(ids(running, text)) for text in TEXTS)
+    assert done["meta"] == {"api_version": {"version": "2"}, "billed_units": {"input_tokens": count}}
+    parts = {"inputs": [{"content": [{"type": "text", "text": text}]} for text in TEXTS], "output_dimension": 3}
+    np.testing.assert_allclose(
+        http.post("/v2/embed", json=parts).json()["embeddings"]["float"], expected(running, TEXTS, 3), rtol=1e-6
+    )
+
+
+def test_coheres_kinds_of_text_have_the_words_of_their_makers(
+    http: httpx.Client, running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / PROMPTS).write_text(json.dumps({"prompts": {"query": "find: ", "clustering": "group: "}}))
+    command = running.engine.loaded.command
+    monkeypatch.setattr(running.engine.loaded, "command", command._replace(path=str(tmp_path)))
+    for kind, prefix in (("search_query", "find: "), ("clustering", "group: "), ("search_document", "")):
+        running.engine.seen.clear()
+        http.post("/v2/embed", json={"texts": ["abc"], "input_type": kind}).raise_for_status()
+        assert list(asked(running)[0].prompt_ids) == ids(running, prefix + "abc")
+
+
+def test_cohere_cuts_what_is_too_long_as_it_is_told(http: httpx.Client, running: Running) -> None:
+    whole = ids(running, "abc " * 40)
+    for side, kept in (("START", whole[-64:]), ("END", whole[:64])):
+        running.engine.seen.clear()
+        http.post("/v2/embed", json={"texts": ["abc " * 40], "truncate": side}).raise_for_status()
+        assert list(asked(running)[0].prompt_ids) == kept
+    assert http.post("/v2/embed", json={"texts": ["abc " * 40], "truncate": "NONE"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "texts"),
+        ({"texts": ["a"], "inputs": [{"content": []}]}, "texts"),
+        ({"texts": [""]}, "texts"),
+        ({"inputs": [{"content": [{"type": "image_url"}]}]}, "inputs[0].content"),
+        ({"texts": ["a"], "embedding_types": ["int8"]}, "embedding_types[0]"),
+        ({"images": ["a"]}, "images"),
+        ({"texts": ["a"], "max_tokens": 65}, "truncate_prompt_tokens"),
+    ],
+)
+def test_coheres_requests_that_are_refused(refused: httpx.Client, body: Any, param: str) -> None:
+    answer = refused.post("/v2/embed", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
 def test_many_inputs_are_read_some_at_a_time(running: Running) -> None:
     """In order, and no more of them at once than a chat may wait for."""
     texts = [f"a{number}" for number in range(2 * AT_ONCE + 1)]
@@ -115,14 +202,14 @@ def test_many_inputs_are_read_some_at_a_time(running: Running) -> None:
         ({"input": [7, [8]]}, "input", "texts only"),
         ({"input": [402]}, "input", "out of vocabulary"),
         ({"input": ["a"] * (MOST_INPUTS + 1)}, "input", "Send fewer"),
-        ({"input": "abc " * 40}, "input", "maximum context length is 63 tokens, and input has"),
-        ({"input": "abc", "truncate_prompt_tokens": 64}, "truncate_prompt_tokens", "is 1 to 63, or -1"),
+        ({"input": "abc " * 40}, "input", "maximum context length is 64 tokens, and input has"),
+        ({"input": "abc", "truncate_prompt_tokens": 65}, "truncate_prompt_tokens", "is 1 to 64, or -1"),
         ({"input": "abc", "dimensions": 9}, "dimensions", "1 to 8 dimensions"),
         ({"input": "abc", "dimensions": 0}, "dimensions", "1 to 8 dimensions"),
         ({"input": "abc", "encoding_format": "hex"}, "encoding_format", "not understood"),
         ({"input": "abc", "pooling": "max"}, "pooling", "not understood"),
         ({"input": "abc", "dimension": 3}, "dimension", "Did you mean 'dimensions'?"),
-        ({}, "input", "missing"),
+        ({}, "input", "no input"),
     ],
 )
 def test_openais_shape_of_a_refusal(refused: httpx.Client, body: Any, param: str, said: str) -> None:
@@ -172,7 +259,7 @@ def test_ollama_cuts_what_is_too_long_unless_told_not_to(other: ollama.Client, r
     long = "abc " * 40
     other.embed("tiny", [long])
     (cut,) = asked(running)
-    assert list(cut.prompt_ids) == ids(running, long)[:63]
+    assert list(cut.prompt_ids) == ids(running, long)[:64]
     with pytest.raises(ollama.ResponseError, match="maximum context length") as refusal:
         other.embed("tiny", [long], truncate=False)
     assert refusal.value.status_code == 400

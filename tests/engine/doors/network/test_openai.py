@@ -184,7 +184,7 @@ def test_leaving_a_whole_answer_cancels(running: Running, http: httpx.Client) ->
         ({"messages": MESSAGES, "continue_final_message": True}, 400, "continue_final_message", "the last one is not"),
         ({"messages": [{"role": "assistant", "content": "a", "prefix": True}], "add_generation_prompt": True}, 400,
          "add_generation_prompt", "or a new turn begins"),
-        ({"messages": MESSAGES, "logprobs": True, "top_logprobs": 99}, 400, "top_logprobs", "is 0 to 32"),
+        ({"messages": MESSAGES, "logprobs": True, "top_logprobs": 99}, 400, "top_logprobs", "is 0 to 20"),
         ({"messages": MESSAGES, "top_logprobs": 2}, 400, "top_logprobs", "needs logprobs"),
         ({"messages": MESSAGES, "logit_bias": {"402": 1}}, 400, "logit_bias", "402 is not one of them"),
         ({"messages": MESSAGES, "logit_bias": {"-1": 1}}, 400, "logit_bias", "-1 is not one of them"),
@@ -413,7 +413,7 @@ def test_metrics(running: Running, api: openai.OpenAI, http: httpx.Client) -> No
 
 def test_metrics_of_a_gpu(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its driver says comes from the probes, in a thread of their own, as memory does."""
-    assert "gpu" not in http.get("/metrics").text
+    assert "kvasir_gpu" not in http.get("/metrics").text
     monkeypatch.setattr(measured, "MEASURE_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(FakeProbes, "reading", GpuReading(watts=250.0, joules=12.5))
     lines = http.get("/metrics").text.splitlines()

@@ -116,7 +116,7 @@ def test_documents_are_cut_off_where_that_is_asked_for(ranked: httpx.Client, run
     assert "set truncate_prompt_tokens" in error["message"]
     assert not asked(running)
     fixed = len(tokens(running, QUERY, ""))
-    for limit, wanted in ((-1, 511), (fixed + 9, fixed + 9)):
+    for limit, wanted in ((-1, 512), (fixed + 9, fixed + 9)):
         running.engine.seen.clear()
         ranked.post("/v1/rerank", json=body | {"truncate_prompt_tokens": limit}).raise_for_status()
         assert [len(command.prompt_ids) for command in asked(running)][1] == wanted
@@ -150,10 +150,10 @@ def test_a_thousand_documents(ranked: httpx.Client, running: Running) -> None:
         ("/v1/rerank", {"query": "a", "documents": ["b"], "top_n": -1}, "top_n", "not understood"),
         ("/v1/rerank", {"query": "a", "documents": ["b"], "max_tokens_per_doc": -5}, "max_tokens_per_doc", "not under"),
         ("/v1/rerank", {"query": "a", "documents": ["b"], "topn": 1}, "topn", "Did you mean 'top_n'?"),
-        ("/v1/rerank", {"query": "a", "documents": ["b"], "truncate_prompt_tokens": 512}, "truncate_prompt_tokens",
+        ("/v1/rerank", {"query": "a", "documents": ["b"], "truncate_prompt_tokens": 513}, "truncate_prompt_tokens",
          "request a smaller truncation size"),
         ("/v1/rerank", {"query": "a", "documents": ["b"], "truncate_prompt_tokens": 0}, "truncate_prompt_tokens",
-         "is not among 1 to 511"),
+         "is not among 1 to 512"),
         ("/v1/rerank", {"query": "abc " * 400, "documents": ["b"], "truncate_prompt_tokens": -1}, "documents",
          "reduce the length of the input prompt."),
         ("/v1/score", {"queries": "a"}, "documents", "nothing to score"),

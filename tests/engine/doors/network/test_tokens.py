@@ -73,3 +73,14 @@ def test_what_is_refused(running: Running, path: str, body: Any, told: str) -> N
         assert reply.status_code == 400
         assert told in reply.json()["error"]["message"]
     assert httpx.post(f"{running.url}{path}", json=body).status_code == 401
+
+
+def test_what_a_remote_tokenizer_asks_for(running: Running) -> None:
+    with running.http() as http:
+        told = http.get("/tokenizer_info").raise_for_status().json()
+        template, card = running.engine.loaded.files.template, running.engine.loaded.card
+        assert (told["tokenizer_class"], told["model_max_length"]) == ("PreTrainedTokenizerFast", card.context)
+        assert told["chat_template"] == template.source
+        assert {name: told[name] for name in template.special_tokens} == template.special_tokens
+        running.engine.loaded = None
+        assert http.get("/tokenizer_info").status_code == 503
