@@ -14,6 +14,7 @@ from engine.doors.http.ollama.routes import OllamaRoutes
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.tokens import TokenRoutes
 from engine.doors.http.rerank.routes import RerankRoutes
+from engine.doors.http.responses.decisions import DecisionRoutes
 from engine.doors.http.responses.routes import ResponsesRoutes
 from engine.doors.http.service import HttpService
 
@@ -35,6 +36,7 @@ def register(dialect: Callable[[HttpService], Dialect]) -> None:
 register(AnthropicRoutes)
 register(OpenAIRoutes)
 register(ResponsesRoutes)
+register(DecisionRoutes)
 register(TokenRoutes)
 register(RerankRoutes)
 register(OllamaRoutes)

@@ -313,7 +313,9 @@ class FakeEngine:
             text = self.loaded.files.tokenizer.id_to_bytes(token).decode(errors="replace")
             info = TokenInfo(id=token, chars=len(text))
             if command.sampling.logprobs is not None:
-                info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=[(token, -0.5), (5, -2.0)])
+                biased = command.sampling.logit_bias if command.sampling.logprobs_drawn else {}
+                top = [(id, -1.0 - number) for number, id in enumerate(biased)] or [(token, -0.5), (5, -2.0)]
+                info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=top)
             written += 1
             if parser is not None:
                 self._tell(command, answer, parser.push(token, text), info)

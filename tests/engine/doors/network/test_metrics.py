@@ -6,6 +6,7 @@ import re
 
 import httpx
 
+from engine.protocol.from_engine import PageCounts
 from tests.engine.doors.network.conftest import Running
 
 
@@ -36,6 +37,10 @@ def test_by_vllms_names(running: Running, http: httpx.Client) -> None:
     assert 'block_size="16",num_gpu_blocks="10",kv_cache_size_tokens="160",kv_cache_max_concurrency="2.50"' in size
     running.engine.loaded = None
     assert "vllm:" not in http.get("/metrics").text
+
+
+def test_text_that_is_only_kept_is_no_use_of_the_cache() -> None:
+    assert PageCounts(total=10, used=4, live_tokens=50, cached=3).read_share == 0.1
 
 
 def test_requests_in_progress(running: Running, http: httpx.Client) -> None:
