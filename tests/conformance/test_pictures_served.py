@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import openai
 import pytest
 import torch
 from websockets.sync.client import connect
 
 from engine import protocol as p
+from engine.doors.http.prompts import MARK
 from engine.services.answers.pictures import PromptImages
 from engine.text.prompt import rendered
 from tests.conformance.seeing_host import link, shows
@@ -59,6 +62,13 @@ def api(serving: Serving) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture
+def http(serving: Serving) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{serving.server.port}", headers=headers, timeout=300) as client:
+        yield client
+
+
+@pytest.fixture
 def client(serving: Serving) -> Iterator[Client]:
     with connect(f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, compression=None) as socket:
         yield Client(socket)
@@ -84,6 +94,47 @@ def test_describe_this_picture(api: openai.OpenAI, serving: Serving, model: Any)
     assert done.usage.prompt_tokens == length > 56
     streamed = ask(api, shows(QUESTION, link(PICTURE)), stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices) == text
+
+
+def marked(serving: Serving) -> str:
+    """The prompt of a question about a picture, as plain text."""
+    loaded: Any = serving.engine.loaded
+    text = rendered(loaded.files.template, [user(QUESTION, PICTURE)]).text
+    before, rest = text.split("<|vision_start|>")
+    return f"{before}{MARK}{rest.partition('<|vision_end|>')[2]}"
+
+
+def test_pictures_in_plain_text(http: httpx.Client, serving: Serving, model: Any) -> None:
+    """Told as those of messages are; and an embedding of one is not that of the text alone."""
+    prompt, file = marked(serving), base64.b64encode(PICTURE).decode()
+    given = {"prompt_string": prompt, "multimodal_data": [file]}
+    before, after = ({"type": "text", "text": part} for part in prompt.split(MARK))
+    parts = {"content": [before, {"type": "image_url", "image_url": {"url": link(PICTURE)}}, after]}
+    text, length = expected(serving, model, [user(QUESTION, PICTURE)])
+    asked = {"prompt": [given, parts], "temperature": 0.0, "n_predict": COUNT, "ignore_eos": True}
+    for told in http.post("/completion", json=asked).json():
+        assert (told["content"], told["tokens_evaluated"]) == (text, length)
+    rows = http.post("/embeddings", json={"content": [given, parts, {"prompt_string": prompt}]}).json()
+    first, second, bare = (np.array(row["embedding"][0]) for row in rows)
+    np.testing.assert_allclose(first, second, atol=1e-5)
+    assert first @ bare < 0.999
+
+
+@pytest.mark.parametrize(
+    ("prompt", "param", "said"),
+    [
+        ({"prompt_string": "a", "multimodal_data": ["aGk="]}, "prompt.multimodal_data", "has 0 marks"),
+        ({"prompt_string": MARK * 2, "multimodal_data": ["aGk="]}, "prompt.multimodal_data", "has 2 marks"),
+        ({"prompt_string": MARK, "multimodal_data": ["a?"]}, "prompt.multimodal_data[0]", "damaged"),
+        ({"prompt_string": MARK, "multimodal_data": ["aGk="]}, "prompt", "not a picture"),
+        ({"prompt_string": MARK * 17, "multimodal_data": ["aGk="] * 17}, "prompt", "16 pictures"),
+        ({"content": [{"type": "image_url", "image_url": "http://a/b"}]}, "prompt.content[0].image_url", "not fetched"),
+    ],
+)
+def test_no_such_pictures_in_plain_text(http: httpx.Client, prompt: Any, param: str, said: str) -> None:
+    answer = http.post("/completion", json={"prompt": prompt})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert said in answer.json()["error"]["message"]
 
 
 def test_a_conversation_goes_on_from_what_was_read(api: openai.OpenAI, serving: Serving, model: Any) -> None:

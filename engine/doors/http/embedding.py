@@ -11,11 +11,12 @@ from starlette.requests import Request
 
 from engine.config.pooling import Pooling
 from engine.doors.http.fields import BadField
-from engine.doors.http.prompts import Mixed, known, mixed_ids
+from engine.doors.http.prompts import MARK, Mixed, Prompt, known, mixed_ids, words_of
 from engine.doors.http.service import HttpService, while_there
-from engine.protocol import Sampling
+from engine.protocol import ChatMessage, Sampling
 from engine.services.answers.answering import in_thread
 from engine.services.answers.overflow import check_length
+from engine.services.answers.pictures import pictured_text
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
@@ -40,15 +41,14 @@ TOO_LONG = (
 
 
 class EmbeddingRequest(NamedTuple):
-    """Inputs, each text or token ids with texts between them, in the ``field`` of the request; what is too long is cut
-    off if it ``truncates``.
+    """Inputs in the ``field`` of the request; what is too long is cut off if it ``truncates``.
 
     ``pooling`` None: the model's own. ``dimensions`` are the first ones of each vector; None: all. ``most``: the most
     tokens of an input that are not cut off; 0: as many as there is room for. ``side`` is where it is cut. ``normal``:
     vectors get the length 1.
     """
 
-    inputs: Sequence[str | Mixed]
+    inputs: Sequence[Prompt]
     field: str
     dimensions: int | None = None
     pooling: Pooling | None = None
@@ -69,7 +69,7 @@ class Embeddings(NamedTuple):
 async def embedded(service: HttpService, request: Request, loaded: LoadedModel, asked: EmbeddingRequest) -> Embeddings:
     """Raises BadField and :class:`Refused` for what cannot be embedded, and ClientDisconnect."""
     _check(loaded, asked)
-    words = "".join(map(_words, asked.inputs))
+    words = [ChatMessage.of("user", words_of(each), pictures=_files(each)) for each in asked.inputs]
     prompts = await while_there(request, in_thread(service.hub, words, lambda: _read(loaded, asked)))
     found = await pooled(service, request, prompts, asked.pooling or loaded.pooling or USUAL, asked.adapter)
     first = [each[: asked.dimensions] for each in found.vectors]
@@ -108,7 +108,7 @@ def _check(loaded: LoadedModel, asked: EmbeddingRequest) -> None:
     for number, given in enumerate(asked.inputs):
         if not given:
             raise BadField(asked.field, f"{_where(asked, number)} is empty. Send some text.")
-        if not isinstance(given, str) and not known(given, loaded.card.vocabulary):
+        if isinstance(given, list) and not known(given, loaded.card.vocabulary):
             text = f"{_where(asked, number)} has tokens that are out of vocabulary. Use the model's own tokenizer."
             raise BadField(asked.field, text)
     most = loaded.embedding_size
@@ -128,25 +128,31 @@ def _read(loaded: LoadedModel, asked: EmbeddingRequest) -> list[PromptTokens]:
     most = asked.most or most
     found = []
     for number, given in enumerate(asked.inputs):
-        ids = _encoded(loaded.files.tokenizer, given, most, asked.side if asked.truncates else None)
-        if len(ids) > most:
-            text = TOO_LONG.format(context=most, where=_where(asked, number), tokens=len(ids))
-            raise Refused("prompt_too_long", text, {"n_prompt_tokens": len(ids), "n_ctx": most})
-        found.append(PromptTokens(ids))
+        prompt = _encoded(loaded, given, most, asked.side if asked.truncates else None)
+        if len(prompt.ids) > most:
+            text = TOO_LONG.format(context=most, where=_where(asked, number), tokens=len(prompt.ids))
+            raise Refused("prompt_too_long", text, {"n_prompt_tokens": len(prompt.ids), "n_ctx": most})
+        found.append(prompt)
     return found
 
 
-def _words(given: str | Mixed) -> str:
-    return given if isinstance(given, str) else "".join(part for part in given if isinstance(part, str))
+def _files(given: Prompt) -> list[bytes]:
+    return given.pictures if isinstance(given, ChatMessage) else []
 
 
-def _encoded(tokenizer: Tokenizer, given: str | Mixed, most: int, side: Side | None) -> list[int]:
-    """The ids of one input, whole or cut to ``most`` tokens on a ``side``; what the tokenizer puts around a text stays
-    around it."""
-    check_length(_words(given), tokenizer, most if side is None else None)
+def _encoded(loaded: LoadedModel, given: Prompt, most: int, side: Side | None) -> PromptTokens:
+    """One input, whole or cut to ``most`` tokens on a ``side``, but for one with pictures."""
+    assert loaded.files is not None
+    tokenizer, limit = loaded.files.tokenizer, most if side is None else None
+    if isinstance(given, ChatMessage):
+        return pictured_text(loaded, given, MARK, limit)
+    check_length(words_of(given), tokenizer, limit)
     ids = tokenizer.encode(given) if isinstance(given, str) else mixed_ids(tokenizer, given)
-    if side is None or len(ids) <= most:
-        return ids
+    return PromptTokens(ids if side is None or len(ids) <= most else _cut(tokenizer, given, ids, most, side))
+
+
+def _cut(tokenizer: Tokenizer, given: str | Mixed, ids: list[int], most: int, side: Side) -> list[int]:
+    """``most`` of the ``ids`` of an input; what the tokenizer puts around a text stays around it."""
     before = after = 0
     if isinstance(given, str):
         bare = tokenizer.encode(given, special=False)

@@ -13,6 +13,8 @@ from http.client import HTTPException
 from typing import Any, Protocol
 from urllib.error import HTTPError
 
+import msgspec
+
 from engine.doors.http.fields import BadField
 
 MOST_BYTES = 20_000_000
@@ -48,6 +50,26 @@ def picture_at(url: str, where: str) -> bytes:
     if not comma or not head.endswith(";base64"):
         raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
     return picture(data, where)
+
+
+class ImageUrl(msgspec.Struct):
+    """Address of a picture; a model's tower decides in which detail it is seen."""
+
+    url: str
+
+
+class ContentPart(msgspec.Struct):
+    """A part of a message. What belongs to other kinds of part is refused by its type; the rest is ignored, as hints to
+    a cache are."""
+
+    type: str
+    text: str | None = None
+    image_url: ImageUrl | str | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of its picture, "" without one."""
+        return self.image_url.url if isinstance(self.image_url, ImageUrl) else self.image_url or ""
 
 
 class PictureAt(Protocol):

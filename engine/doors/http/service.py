@@ -131,11 +131,11 @@ class HttpService:
         checked_window(len(found.ids), asked.overflow == "window", loaded.card.context)
         return PromptRequest(asked.command(found.tokens, found.window), heard), found.context_cut("")
 
-    async def prompt_of(self, asked: AnswerRequest, ids: list[int], loaded: LoadedModel) -> PromptRequest:
-        """The request for a prompt that is there as ``ids``. Raises :class:`Refused`."""
-        window = checked_window(len(ids), asked.overflow == "window", loaded.card.context)
+    async def prompt_of(self, asked: AnswerRequest, tokens: PromptTokens, loaded: LoadedModel) -> PromptRequest:
+        """The request for a prompt that is there as ``tokens``. Raises :class:`Refused`."""
+        window = checked_window(len(tokens.ids), asked.overflow == "window", loaded.card.context)
         grammar, _ = await held_in_thread(self.hub, loaded, asked.structured)
-        return PromptRequest(asked.command(PromptTokens(ids, grammar=grammar), window))
+        return PromptRequest(asked.command(tokens._replace(grammar=grammar), window))
 
     async def infill(
         self, asked: AnswerRequest, prefix: str, suffix: str, loaded: LoadedModel, files: Sequence[OtherFile] = ()
@@ -149,7 +149,7 @@ class HttpService:
                 "model for code that was, or send the text before the gap alone."
             )
             raise Refused("no_infill", text)
-        return await self.prompt_of(asked._replace(overflow="stop"), ids, loaded)
+        return await self.prompt_of(asked._replace(overflow="stop"), PromptTokens(ids), loaded)
 
     async def answer(
         self,

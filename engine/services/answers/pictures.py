@@ -10,13 +10,15 @@ from engine.compute.vision.interface import Picture, PictureError
 from engine.compute.vision.placeholders import placed
 from engine.loop.admission import TEXT_ONLY
 from engine.protocol import ChatMessage
+from engine.services.answers.overflow import check_length
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import PromptTokens
-from engine.text.prompt import PromptText
+from engine.text.prompt import PromptText, rendered
 
 if TYPE_CHECKING:
     from engine.compute.vision.processor import ImageProcessor
     from engine.loading.model import LoadedModel
+    from engine.text.template import ChatTemplate
 
 
 class PromptImages:
@@ -71,3 +73,22 @@ class PromptImages:
         if not message.pictures or self._album is None:
             return 0
         return sum(len(self._album.tower.layout(each)) for each in self._album.prepared(message.pictures))
+
+
+def pictured_text(loaded: LoadedModel, prompt: ChatMessage, mark: str, context: int | None = None) -> PromptTokens:
+    """The tokens of plain text with pictures in it, each where ``mark`` stands. Raises :class:`Refused`; with a
+    ``context`` also for text that cannot fit it."""
+    shown, files, album = PromptImages(loaded, [prompt]), loaded.files, loaded.pictures.processor
+    assert files is not None
+    assert album is not None
+    check_length(prompt.content, files.tokenizer, context)
+    text = prompt.content.replace(mark, _written(files.template, album.tower.marker))
+    return shown.within(files.tokenizer.encode(shown.around(PromptText(text, special=True, continues=True)).text))
+
+
+def _written(template: ChatTemplate, marker: str) -> str:
+    """What a chat template writes of a picture: its ``marker``, and often a token before and after it."""
+    bare, shown = (rendered(template, [ChatMessage.of("user", "X", pictures=files)]).text for files in ((), (b"",)))
+    begin = next((place for place, (one, other) in enumerate(zip(bare, shown, strict=False)) if one != other), 0)
+    found = shown[begin : len(shown) - len(bare) + begin]
+    return found if found.count(marker) == 1 and bare[:begin] + found + bare[begin:] == shown else marker

@@ -23,7 +23,6 @@ from engine.doors.http.embedding import EmbeddingRequest, embedded
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openapi import Served
-from engine.doors.http.prompts import TextPart
 from engine.doors.http.service import HttpService, adapter_of, json_response, while_there
 from engine.doors.security import error_response
 from engine.formats.pooling import folder_prompt
@@ -34,6 +33,11 @@ if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
 
 Form = Literal["float", "base64", "binary", "ubinary"]
+
+
+class TextPart(msgspec.Struct):
+    type: str
+    text: str = ""
 
 
 class EmbedContent(msgspec.Struct):

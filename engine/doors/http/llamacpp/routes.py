@@ -33,14 +33,16 @@ from engine.doors.http.llamacpp.writer import AnswerWriter, error_of, events, wh
 from engine.doors.http.openai.routes import OpenAIRoutes
 from engine.doors.http.openai.types import MOST_ANSWERS, CompletionIn
 from engine.doors.http.openapi import Served, Streamed
-from engine.doors.http.prompts import Mixed, mixed_ids, prompts_of
+from engine.doors.http.pictures import fetch_pictures
+from engine.doors.http.prompts import MARK, Prompt, mixed_ids, pictured, prompts_of, words_of
 from engine.doors.http.service import HttpService, StreamedAnswer, adapter_of, json_response, while_there
 from engine.doors.security import HttpRefusal
 from engine.library import paths as config
-from engine.protocol import Sampling, keys
+from engine.protocol import ChatMessage, Sampling, keys
 from engine.services.answers.answering import in_thread
 from engine.services.answers.overflow import check_length
-from engine.services.answers.request import AnswerRequest
+from engine.services.answers.pictures import pictured_text
+from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
 from engine.services.residency import Lease
 from engine.text.infill import OtherFile
@@ -83,6 +85,8 @@ class LlamaCppRoutes:
 
     async def _complete(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted = decoded(body, LlamaCompletionIn)
+        if self._service.fetches:
+            await while_there(request, fetch_pictures(pictured(wanted.prompt, "prompt")))
         given = prompts_of(wanted.prompt, "prompt")
         if not given or not all(given):
             raise BadField("prompt", "The prompt is empty. Write something first.")
@@ -98,15 +102,18 @@ class LlamaCppRoutes:
 
         return await self._answer(request, wanted, use, prompts)
 
-    async def _prompt(self, asked: AnswerRequest, given: str | Mixed, loaded: LoadedModel) -> PromptRequest:
+    async def _prompt(self, asked: AnswerRequest, given: Prompt, loaded: LoadedModel) -> PromptRequest:
         assert loaded.files is not None
         tokenizer = loaded.files.tokenizer
         if isinstance(given, str):
             return (await self._service.prompt(asked._replace(prompt=given), loaded))[0]
-        words = "".join(part for part in given if isinstance(part, str))
+        if isinstance(given, ChatMessage):
+            read = partial(pictured_text, loaded, given, MARK, loaded.card.context)
+            return await self._service.prompt_of(asked, await in_thread(self._service.hub, [given], read), loaded)
+        words = words_of(given)
         check_length(words, tokenizer, loaded.card.context)
         ids = await in_thread(self._service.hub, words, partial(mixed_ids, tokenizer, given))
-        return await self._service.prompt_of(asked, ids, loaded)
+        return await self._service.prompt_of(asked, PromptTokens(ids), loaded)
 
     async def _infill(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted = decoded(body, InfillIn)

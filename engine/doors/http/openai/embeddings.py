@@ -1,8 +1,9 @@
-"""HTTP in OpenAI's shape: /v1/embeddings."""
+"""HTTP for embeddings in OpenAI's shape, and in llama.cpp's at addresses without a version."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -12,13 +13,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.config.pooling import Pooling
-from engine.doors.http.embedding import EmbeddingRequest, Side, embedded
+from engine.doors.http.embedding import EmbeddingRequest, Embeddings, Side, embedded
 from engine.doors.http.errors import refusal_of
-from engine.doors.http.fields import BadField, decoded
+from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.openai.types import OpenAIChat, OpenAITurn
 from engine.doors.http.openapi import Served
-from engine.doors.http.prompts import Mixed, PromptsIn, prompts_of
-from engine.doors.http.service import HttpService, adapter_of, while_there
+from engine.doors.http.pictures import fetch_pictures
+from engine.doors.http.prompts import Prompt, PromptsIn, pictured, prompts_of
+from engine.doors.http.service import HttpService, adapter_of, json_response, while_there
 from engine.doors.security import error_response
 from engine.services.answers.answering import tokenised
 from engine.services.residency import Lease
@@ -47,7 +49,7 @@ class EmbeddingIn(msgspec.Struct, kw_only=True):
     use_activation: bool = True
     ttl: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
 
-    def inputs(self) -> list[str | Mixed]:
+    def inputs(self) -> list[Prompt]:
         """Raises BadField where there is none, or one that cannot be read."""
         if self.input == []:
             raise BadField("input", "There is no input. Send some text.")
@@ -61,6 +63,15 @@ class EmbeddingIn(msgspec.Struct, kw_only=True):
             continue_final_message=False,
             chat_template_kwargs=self.chat_template_kwargs,
         )
+
+
+class LlamaEmbeddingIn(msgspec.Struct, kw_only=True):
+    """llama.cpp's own form, at length 1."""
+
+    neutral: ClassVar[dict[str, tuple[object, ...]]] = {"embd_normalize": (2,)}
+
+    content: PromptsIn
+    model: str = ""
 
 
 class EmbeddingOut(msgspec.Struct):
@@ -82,17 +93,53 @@ class EmbeddingList(msgspec.Struct):
     object: str = "list"
 
 
+class LlamaEmbeddingOut(msgspec.Struct):
+    """``embedding`` has one vector, that of the whole prompt."""
+
+    index: int
+    embedding: list[list[float]]
+
+
 class EmbeddingRoutes:
     def __init__(self, service: HttpService) -> None:
         self._service = service
 
     def routes(self) -> list[Route]:
-        paths = ("/v1/embeddings", "/v1/embeddings/", "/embeddings", "/embeddings/")
-        embed = self._service.serving(self.answer, lambda error: error_response(refusal_of(error, "input")))
-        return [Served(path, embed, ["POST"], [EmbeddingIn], EmbeddingList) for path in paths]
+        embed, either, own = map(self._serving, (self.answer, self._embed_either, self._embed_own))
+        forms, both = [EmbeddingIn, LlamaEmbeddingIn], EmbeddingList | list[LlamaEmbeddingOut]
+        return [
+            *(
+                Served(path, embed, ["POST"], forms[:1], EmbeddingList)
+                for path in ("/v1/embeddings", "/v1/embeddings/")
+            ),
+            *(Served(path, either, ["POST"], forms, both) for path in ("/embeddings", "/embeddings/")),
+            Served("/embedding", own, ["POST"], forms[1:], list[LlamaEmbeddingOut]),
+        ]
+
+    def _serving(
+        self, answer: Callable[[Request, bytes, Lease], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        return self._service.serving(answer, lambda error: error_response(refusal_of(error, "input")))
+
+    async def _embed_either(self, request: Request, body: bytes, use: Lease) -> Response:
+        return await (self._embed_own if "content" in named(body) else self.answer)(request, body, use)
 
     async def answer(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted = decoded(body, EmbeddingIn)
+        name, (vectors, tokens) = await self._embedded(request, wanted, use)
+        packed = wanted.encoding_format == "base64"
+        data = [EmbeddingOut(n, _packed(each) if packed else each.tolist()) for n, each in enumerate(vectors)]
+        return json_response(EmbeddingList(data, name, EmbeddingUsage(tokens, tokens)))
+
+    async def _embed_own(self, request: Request, body: bytes, use: Lease) -> Response:
+        wanted = decoded(body, LlamaEmbeddingIn)
+        _, found = await self._embedded(request, EmbeddingIn(input=wanted.content, model=wanted.model), use)
+        return json_response([LlamaEmbeddingOut(n, [each.tolist()]) for n, each in enumerate(found.vectors)])
+
+    async def _embedded(self, request: Request, wanted: EmbeddingIn, use: Lease) -> tuple[str, Embeddings]:
+        """The name of who made the embeddings, and these."""
+        if self._service.fetches:
+            await while_there(request, fetch_pictures(pictured(wanted.input, "input")))
         inputs = [] if wanted.messages else wanted.inputs()
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
@@ -111,13 +158,9 @@ class EmbeddingRoutes:
             wanted.truncation_side or "right",
             wanted.normalize and wanted.use_activation,
         )
-        vectors, tokens = await embedded(self._service, request, loaded, asked)
-        packed = wanted.encoding_format == "base64"
-        data = [EmbeddingOut(n, _packed(each) if packed else each.tolist()) for n, each in enumerate(vectors)]
-        told = EmbeddingList(data, adapter or loaded.card.name, EmbeddingUsage(tokens, tokens))
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        return adapter or loaded.card.name, await embedded(self._service, request, loaded, asked)
 
-    async def _written(self, chat: OpenAIChat, loaded: LoadedModel) -> Mixed:
+    async def _written(self, chat: OpenAIChat, loaded: LoadedModel) -> Prompt:
         """The tokens of a conversation. Raises BadField and PromptError."""
         chat.check(loaded.card.vocabulary)
         prompt = await tokenised(self._service.hub, chat.prompt(), chat.wanted_thinking(), chat.form)

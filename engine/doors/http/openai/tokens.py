@@ -15,8 +15,10 @@ from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.http.openapi import Served
+from engine.doors.http.pictures import fetch_pictures
 from engine.doors.http.service import HttpService
 from engine.doors.security import error_response
+from engine.protocol import ChatMessage
 from engine.services.answers.answering import rendered_text, tokenised
 from engine.services.answers.refused import Refused
 from engine.services.residency import Lease
@@ -111,8 +113,16 @@ class TokenRoutes:
 
     async def _ids(self, asked: ConversationIn, vocabulary: int) -> Sequence[int]:
         """The tokens of a conversation. Raises BadField."""
+        return (
+            await tokenised(self._service.hub, await self._said(asked, vocabulary), asked.wanted_thinking(), asked.form)
+        ).ids
+
+    async def _said(self, asked: ConversationIn, vocabulary: int) -> list[ChatMessage]:
+        """The conversation, with the pictures at its addresses. Raises BadField."""
         asked.check(vocabulary)
-        return (await tokenised(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)).ids
+        if self._service.fetches:
+            await fetch_pictures(asked.pictured)
+        return asked.prompt()
 
     async def _count(self, body: bytes, use: Lease) -> Response:
         asked = decoded(body, ConversationIn)
@@ -134,8 +144,8 @@ class TokenRoutes:
     async def _apply_template(self, body: bytes, use: Lease) -> Response:
         asked = decoded(body, ConversationIn)
         await use.model(asked.model)
-        asked.check(self._service.loaded(asked.model).card.vocabulary)
-        text = await rendered_text(self._service.hub, asked.prompt(), asked.wanted_thinking(), asked.form)
+        said = await self._said(asked, self._service.loaded(asked.model).card.vocabulary)
+        text = await rendered_text(self._service.hub, said, asked.wanted_thinking(), asked.form)
         return JSONResponse({"prompt": text})
 
 

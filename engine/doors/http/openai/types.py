@@ -11,7 +11,7 @@ from engine.compute.sampling.params import MAX_LOGPROBS
 from engine.doors.http import template
 from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.logprobs import check_top
-from engine.doors.http.pictures import picture_at
+from engine.doors.http.pictures import ContentPart, picture_at
 from engine.doors.http.sampling import UNLIMITED
 from engine.doors.http.structured import StructuredIn
 from engine.doors.http.tools import ToolIn, chosen, tool_config, with_names
@@ -38,26 +38,6 @@ ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-
-
-class ImageUrl(msgspec.Struct):
-    """Address of a picture; a model's tower decides in which detail it is seen."""
-
-    url: str
-
-
-class ContentPart(msgspec.Struct):
-    """A part of a message. What belongs to other kinds of part is refused by its type; the rest is ignored, as hints to
-    a cache are."""
-
-    type: str
-    text: str | None = None
-    image_url: ImageUrl | str | None = None
-
-    @property
-    def url(self) -> str:
-        """The address of its picture, "" without one."""
-        return self.image_url.url if isinstance(self.image_url, ImageUrl) else self.image_url or ""
 
 
 class CalledFunction(msgspec.Struct, omit_defaults=True, frozen=True):

@@ -281,3 +281,13 @@ def test_ollamas_shape_of_a_refusal(refused: httpx.Client, body: Any, said: str)
     assert answer.status_code in (400, 404)
     assert list(answer.json()) == ["error"]
     assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/embedding", "/embeddings"])
+def test_llamacpps_own_form(running: Running, path: str) -> None:
+    with running.http() as http:
+        told = http.post(path, json={"content": [*TEXTS, ids(running, TEXTS[0])]}).raise_for_status().json()
+        assert http.post(path, json={"content": ""}).json()["error"]["param"] == "input"
+    assert [each["index"] for each in told] == [0, 1, 2, 3]
+    rows = [each["embedding"][0] for each in told]
+    np.testing.assert_allclose(rows, expected(running, [*TEXTS, TEXTS[0]]), atol=1e-6)

@@ -8,6 +8,7 @@ import http.server
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,8 +16,11 @@ import pytest
 
 from engine.doors.http import pictures
 from engine.doors.http.fields import BadField
+from engine.doors.http.openai.tokens import ConversationIn, TokenRoutes
 from engine.doors.http.openai.types import OpenAIChat
 from engine.doors.http.pictures import MOST, fetch_pictures
+from engine.doors.http.prompts import MARK, PromptsIn, pictured, prompts_of
+from engine.protocol import ChatMessage
 
 FILE = b"\x89PNG a picture"
 
@@ -66,6 +70,17 @@ def fetched(*urls: str, plain: bool = False) -> list[bytes]:
     wanted = asked(*urls, plain=plain)
     asyncio.run(fetch_pictures(wanted.pictured))
     return wanted.prompt()[0].pictures
+
+
+def test_those_of_plain_text_and_of_counted_conversations(address: str) -> None:
+    picture = {"type": "image_url", "image_url": {"url": f"{address}/picture"}}
+    given = msgspec.convert(["a", {"content": [{"type": "text", "text": "b"}, picture]}], PromptsIn)  # type: ignore[arg-type]
+    asyncio.run(fetch_pictures(pictured(given, "prompt")))
+    assert prompts_of(given, "prompt") == ["a", ChatMessage.of("user", f"b{MARK}", pictures=[FILE])]
+    counted = msgspec.convert({"messages": [{"role": "user", "content": [picture]}]}, ConversationIn)
+    service: Any = SimpleNamespace(fetches=True)
+    (said,) = asyncio.run(TokenRoutes(service)._said(counted, 5))
+    assert said.pictures == [FILE]
 
 
 def test_files_take_the_places_of_their_addresses(address: str) -> None:
