@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -33,8 +33,8 @@ class Streamed(NamedTuple):
 class Served(Route):
     """A route with the types of its records: those of which a request's body is one, and that of the whole response.
 
-    ``streams``: what the response is instead where the request asks for a stream. ``open``: it wants no key.
-    ``status``: that of the response to a request in order.
+    Records that are ``partial`` may lack fields. ``streams``: what the response is instead where the request asks for a
+    stream. ``open``: it wants no key. ``status``: that of the response to a request in order.
     """
 
     def __init__(
@@ -75,6 +75,9 @@ class OpenApi:
         schemas, components = msgspec.json.schema_components(records, ref_template="#/components/schemas/{name}")
         for kind in {each for route in served for each in route.takes}:
             _take_null(components[kind.__name__])
+        for kind in {each for record in records for each in (record, *get_args(record))}:
+            if getattr(kind, "partial", False):
+                components[kind.__name__].pop("required")
         found = iter(schemas)
         paths: dict[str, dict[str, Any]] = {}
         for route in self._routes:

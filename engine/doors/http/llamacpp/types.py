@@ -25,7 +25,8 @@ SAMPLERS = ("penalties", "dry", "temperature", "top_k", "top_p", "min_p", "typ_p
 
 
 class LlamaIn(StructuredIn, kw_only=True):
-    """Fields of both kinds of request. Tokens of ``logit_bias`` are ids or texts, and false bars one."""
+    """Fields of both kinds of request. Tokens of ``logit_bias`` are ids or texts; false bars one, and true changes
+    nothing."""
 
     neutral: ClassVar[dict[str, tuple[object, ...]]] = {}
 
@@ -52,6 +53,8 @@ class LlamaIn(StructuredIn, kw_only=True):
     def _biases(self, tokenizer: Tokenizer) -> Iterator[tuple[int, float]]:
         given = self.logit_bias or {}
         for token, bias in given.items() if isinstance(given, dict) else given:
+            if bias is True:
+                continue
             value = bias if bias is not False else NEVER
             number = token if isinstance(token, int) else _number(token)
             ids = [number] if number is not None else tokenizer.encode(str(token), special=False)
@@ -150,7 +153,10 @@ StopType = Literal["eos", "limit", "word"]
 
 
 class PartOut(msgspec.Struct, kw_only=True):
-    """A part of an answer. ``tokens_evaluated`` are the prompt's, and ``tokens_predicted`` the answer's so far."""
+    """A part of an answer; the last has the fields that the request wants. ``tokens_evaluated`` are the prompt's, and
+    ``tokens_predicted`` the answer's so far."""
+
+    partial: ClassVar[bool] = True
 
     index: int
     content: str

@@ -81,8 +81,8 @@ def test_prompts_in_all_forms(http: httpx.Client, running: Running) -> None:
 def test_tokens_are_barred(http: httpx.Client, running: Running) -> None:
     tokenizer = running.engine.loaded.files.tokenizer
     (a,) = tokenizer.encode("a", special=False)
-    biases: Any = {"5": -1, "a": False}
-    for given in (biases, [[5, -1], ["a", False]]):
+    biases: Any = {"5": -1, "a": False, "b": True}
+    for given in (biases, [[5, -1], ["a", False], [6, True]]):
         body = {"prompt": "abc", "logit_bias": given, "ignore_eos": True}
         told = http.post("/completion", json=body).json()["generation_settings"]["logit_bias"]
         assert told == [{"token": 5, "bias": -1}, {"token": a, "bias": None}, {"token": 2, "bias": None}]

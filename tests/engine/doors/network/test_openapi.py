@@ -90,6 +90,7 @@ def test_what_wants_no_key_is_said(running: Running, document: dict[str, Any]) -
     [
         ("/v1/chat/completions", {"messages": TURNS, "logprobs": True, "top_logprobs": 1}),
         ("/v1/completions", {"prompt": "a b c", "logprobs": 1}),
+        ("/completion", {"prompt": "a b c", "response_fields": ["content", "timings/prompt_n"]}),
         ("/v1/responses", {"input": TURNS, "tools": [{"type": "custom", "name": "a"}], "tool_choice": "none"}),
         ("/v1/responses/compact", {"input": TURNS, "model": "tiny"}),
         ("/v1/messages", {"messages": TURNS, "max_tokens": 3, "model": "tiny"}),
