@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 import functools
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import ChainMap, defaultdict
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from engine.catalogue import exclusions
 
 ROOT = Path(__file__).parents[1]
 HELD = Path(__file__).with_name("user_facing_errors.json")
-Names = Mapping[str, list[ast.expr]]
+Names = ChainMap[str, list[ast.expr]]
 """What is assigned to each name, anywhere in a function or at the top of any file; what a function returns."""
 
 
@@ -33,7 +33,7 @@ def found() -> dict[str, list[str]]:
     strings = set()
     nodes = chain.from_iterable(map(ast.walk, files))
     for function in (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
-        names = {**constants, **_assigned(ast.walk(function))}
+        names = ChainMap(_assigned(ast.walk(function)), constants)
         for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
             if isinstance(call.func, ast.Name) and call.func.id in {"Error", *kinds}:
                 for value in (*call.args, *(keyword.value for keyword in call.keywords)):
@@ -82,7 +82,7 @@ def _texts(value: ast.expr, names: Names) -> Iterator[str]:
         case ast.Call(func=ast.Attribute(value=text)):
             yield from _texts(text, names)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
-            others = {other: value for other, value in names.items() if other != name}
+            others = names.new_child({name: []})
             yield from chain.from_iterable(_texts(each, others) for each in names.get(name, []))
 
 

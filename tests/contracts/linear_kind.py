@@ -52,7 +52,7 @@ class LinearKindContract(Contract):
     def test_weights_and_products_are_those_of_the_definition(
         self, make: Callable[[], Packed], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However many rows are dequantised at a time, wherever blocks end, for few rows and for many."""
+        """However many rows are dequantised at a time, wherever blocks end; for few rows and for many."""
         packed = make()
         weight = definition(packed)
         outputs, inputs = weight.shape
@@ -60,18 +60,17 @@ class LinearKindContract(Contract):
         layer = choose.built(*packed, bias, Target(dtype, CPU, Numerics(), native=False))
         assert (layer.in_features, layer.out_features) == (inputs, outputs)
         exact = layer.path == "dequantise and multiply"
-        for step in (1, 7, 64):
+        for step, rows in ((1, 3), (7, 70), (64, 1)):
             monkeypatch.setattr(BlockwiseLinear, "block_weights", step * inputs)
             monkeypatch.setattr(ggml, "BLOCK_WEIGHTS", step * inputs)
             if exact:
                 assert torch.equal(layer.dequantised(torch.float32), weight)
                 assert torch.equal(layer.dequantised(dtype), weight.to(dtype))
-            for rows in (1, 3, 70):
-                x = torch.randn(rows, inputs).to(dtype)
-                found, wide = layer(x), layer.forward_float32(x)
-                assert (found.dtype, wide.dtype) == (dtype, torch.float32)
-                assert close(found, x, weight, bias, 2 * ROUNDING[dtype])
-                assert close(wide, x, weight, bias, 0.0 if exact else ROUNDING[dtype])
+            x = torch.randn(rows, inputs).to(dtype)
+            found, wide = layer(x), layer.forward_float32(x)
+            assert (found.dtype, wide.dtype) == (dtype, torch.float32)
+            assert close(found, x, weight, bias, 2 * ROUNDING[dtype])
+            assert close(wide, x, weight, bias, 0.0 if exact else ROUNDING[dtype])
 
     @pytest.mark.parametrize("native", [False, True])
     @each_dtype

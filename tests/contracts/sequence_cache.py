@@ -15,7 +15,7 @@ from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.registration import Contract
 from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt
 
-SEEDS, MORE_SEEDS = 12, 40
+SEEDS, MORE_SEEDS = 8, 40
 
 
 class Fault(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kit.pairs import covering, pairs
+from tests.kit.pairs import covering, each_value, pairs
 
 Cases = list[tuple[int, ...]]
 
@@ -89,3 +89,12 @@ def test_cases_that_do_not_exist_stand_for_no_pair() -> None:
     short = [values for values, long in found.values() if not long]
     assert {(b, c) for _, b, c in short} == set(product(range(3), range(3)))
     assert {(a, c) for a, _, c in short} == set(product(range(3), range(3)))
+
+
+def test_each_value_is_in_as_few_cases_as_there_can_be() -> None:
+    """Those of an axis that are for `make test-all` alone are not among them."""
+    found = params_of(each_value(seldom=lambda a, **others: a == 4, a=range(5), b=range(3), c=range(2)).mark)
+    assert len(found) == 30
+    short = [values for values, long in found.values() if not long]
+    assert [set(axis) for axis in zip(*short, strict=True)] == [{0, 1, 2, 3}, {0, 1, 2}, {0, 1}]
+    assert len(short) == 4

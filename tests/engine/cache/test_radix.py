@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -114,17 +117,19 @@ def test_what_is_locked_is_never_evicted() -> None:
 
 
 @pytest.mark.slow
-def test_a_deep_tree_goes_without_recursion() -> None:
+def test_a_deep_tree_goes_without_recursion(request: pytest.FixtureRequest) -> None:
     """Every chunk of a prompt becomes a node of its own."""
-    library = Library(3000, host=2000)
+    request.addfinalizer(partial(sys.setrecursionlimit, sys.getrecursionlimit()))
+    sys.setrecursionlimit(len(inspect.stack(0)) + 200)
+    library = Library(1000, host=500)
     text: Text = ()
-    for i in range(1100):
+    for i in range(300):
         text = (*text, i)
         library.tree.insert("", keys(text), pages := library.pool.allocate(len(text), "one"))
         library.content.update({page: ("", text[: j + 1]) for j, page in enumerate(pages)})
         library.pool.release_all("one")
-    assert sum(1 for _ in library.tree.nodes()) == 1100
-    assert library.tree.evict(1100) == 1100
+    assert sum(1 for _ in library.tree.nodes()) == 300
+    assert library.tree.evict(300) == 300
     library.check()
     assert library.tier is not None
     library.tier.loses = True

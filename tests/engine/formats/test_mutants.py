@@ -97,7 +97,7 @@ def check(worker: Worker, form: str, count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_damaged_files(worker: Worker, form: str) -> None:
-    check(worker, form, 125)
+    check(worker, form, 60)
 
 
 @pytest.mark.long

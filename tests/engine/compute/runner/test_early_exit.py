@@ -24,6 +24,7 @@ from engine.decoding.speculation.base import NO_DRAFT, DraftTree
 from engine.decoding.speculation.verify.early_exit import forward_step
 from tests.engine.decoding.speculation.target_support import KINDS, NAMES
 from tests.kit.models import RandomWeights, deep, tokens
+from tests.kit.pairs import each_value
 
 LAYERS, PAGES, EXIT = 5, 64, 2
 DEEP = deep(LAYERS, head_dim=32)
@@ -103,9 +104,9 @@ COUNTS = [{0: 5, 1: 3}, {0: 5}, {0: 2, 1: 4}, {0: 6, 1: 4}, {1: 1}]
 UPPER = frozenset({EXIT, 3, LAYERS})
 
 
-@pytest.mark.parametrize(("kind", "policy"), KINDS, ids=NAMES)
-@pytest.mark.parametrize("counts", COUNTS, ids=str)
-def test_two_parts_give_the_bits_of_one_pass(kind: KVKind, policy: PagePolicy, counts: dict[int, int]) -> None:
+@each_value(cache=dict(zip(NAMES, KINDS, strict=True)), counts={str(counts): counts for counts in COUNTS})
+def test_two_parts_give_the_bits_of_one_pass(cache: tuple[KVKind, PagePolicy], counts: dict[int, int]) -> None:
+    kind, policy = cache
     torch.set_num_threads(1)
     plain, split = Paged(kind, policy), Paged(kind, policy)
     rows, _ = mixed(plain, {})

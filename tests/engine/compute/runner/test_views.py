@@ -18,6 +18,7 @@ from engine.compute.runner.runner import Runner
 from engine.config.model import ModelConfig
 from engine.decoding.options import EngineOptions
 from tests.kit.models import CONFIG, PAGES, RandomWeights, deep, llama, pages_for, tokens
+from tests.kit.pairs import each_value
 
 POLICY = WindowWithSinks(64, 4)
 LENGTH = 230
@@ -34,8 +35,14 @@ def whole(runner: Runner, ids: list[int], policy: PagePolicy | None = POLICY) ->
     return runner.forward([SequenceRows(ids, 0, pages, len(ids), policy=policy)]).logits
 
 
-@pytest.mark.parametrize("config", [CONFIG, CONFIG.changed(windows=(40, None)), CONFIG.changed(rotary=(True, False))])
-@pytest.mark.parametrize("invariant", [False, True])
+@each_value(
+    invariant=[True, False],
+    config={
+        "alike": CONFIG,
+        "a window": CONFIG.changed(windows=(40, None)),
+        "a layer without positions": CONFIG.changed(rotary=(True, False)),
+    },
+)
 def test_any_chunks_in_any_company(config: ModelConfig, invariant: bool) -> None:
     """Equal to the bit under batch-invariant numerics, else up to rounding."""
     ids, expected = tokens(LENGTH), whole(model(config, invariant), tokens(LENGTH))
@@ -84,8 +91,7 @@ def test_a_text_that_fits_is_untouched() -> None:
     assert not torch.equal(whole(llama(), one_more)[-1], whole(llama(), one_more, None)[-1])
 
 
-@pytest.mark.parametrize("invariant", [False, True])
-@pytest.mark.parametrize("number", [torch.nan, torch.inf, 3e38])
+@each_value(invariant=[False, True], number=[torch.nan, torch.inf, 3e38])
 def test_dead_pages_may_hold_anything(invariant: bool, number: float) -> None:
     """They are given up as the text grows: other numbers come into them, and their entries become page 0."""
     ids, results = tokens(LENGTH), []

@@ -17,6 +17,7 @@ from engine.decoding.speculation.base import NO_DRAFT, DraftTree
 from engine.decoding.speculation.proposers.drawing import children, draw_next
 from engine.decoding.speculation.verify.verdict import Verdict
 from engine.decoding.speculation.verify.verifier import judge_all, verify
+from tests.kit.pairs import each_value
 
 VOCABULARY = 6
 LENGTH = 3
@@ -140,20 +141,21 @@ def chance(counts: np.ndarray, params: SamplingParams) -> float:
     return float(torch.special.gammaincc(*halves))
 
 
-both_laws = pytest.mark.parametrize("params", [WHOLE, NUCLEUS], ids=["whole", "nucleus"])
+LAWS = {"whole": WHOLE, "nucleus": NUCLEUS}
+both_laws = pytest.mark.parametrize("params", LAWS.values(), ids=LAWS)
 
 
 @pytest.mark.slow
-@both_laws
-@pytest.mark.parametrize("many", [MANY, pytest.param(3 * MANY, marks=pytest.mark.long)])
-@pytest.mark.parametrize(
-    ("mode", "draft"),
-    [("ratio", drawn_chains), ("ratio", trees), ("keyed", no_drafts)],
-    ids=["drawn-chain", "ratio-tree", "keyed"],
+@each_value(
+    seldom=lambda many, **_: many > MANY,
+    many=[MANY, 3 * MANY],
+    way={"drawn-chain": ("ratio", drawn_chains), "ratio-tree": ("ratio", trees), "keyed": ("keyed", no_drafts)},
+    params=LAWS,
 )
 def test_three_tokens_follow_the_joint_law_of_the_target(
-    params: SamplingParams, mode: str, draft: DraftFunction, many: int
+    params: SamplingParams, way: tuple[str, DraftFunction], many: int
 ) -> None:
+    mode, draft = way
     assert chance(written(params, draft, by(mode), many), params) > DOUBT
 
 

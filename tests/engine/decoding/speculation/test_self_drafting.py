@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -25,12 +27,10 @@ from tests.engine.decoding.speculation.target_support import (
     prompt,
     small_model,
 )
+from tests.kit.pairs import each_value
 
 SKIP = frozenset({2, 4})
-OTHERS = [
-    pytest.param(*pair, id=name, marks=pytest.mark.long if pair[0].name in ("int8", "fp8") else ())
-    for pair, name in zip(KINDS[1:], NAMES[1:], strict=True)
-]
+OTHERS = dict(zip(NAMES[1:], KINDS[1:], strict=True))
 """Caches other than that of the contract."""
 
 
@@ -203,14 +203,15 @@ def three_requests(kind: KVKind, policy: PagePolicy) -> Target:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "policy"), OTHERS)
-def test_texts_are_those_of_plain_decoding(kind: KVKind, policy: PagePolicy) -> None:
+@each_value(seldom=lambda cache, **_: cache[0].name in ("int8", "fp8"), cache=OTHERS, make=[leaving, skipping])
+def test_texts_are_those_of_plain_decoding(
+    cache: tuple[KVKind, PagePolicy], make: Callable[[Target], SelfDrafting]
+) -> None:
     """From 60 tokens to 116: KIVI packs groups meanwhile, windows move, pages are chosen."""
-    expected = three_requests(kind, policy).answer(None, [0], 116)
-    for make in (leaving, skipping):
-        drafted = three_requests(kind, policy)
-        assert drafted.answer(make(drafted), [4, 0, 6, 1, 3], 116) == expected, make.__name__
-        assert 0 < drafted.accepted < drafted.proposed
+    expected = three_requests(*cache).answer(None, [0], 116)
+    drafted = three_requests(*cache)
+    assert drafted.answer(make(drafted), [4, 0, 6, 1, 3], 116) == expected
+    assert 0 < drafted.accepted < drafted.proposed
 
 
 @pytest.mark.parametrize("name", ["exit", "skip"])

@@ -14,6 +14,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import Draw, sample
 from engine.decoding.speculation.base import DraftTree
 from engine.decoding.speculation.verify.verifier import verify
+from tests.kit.pairs import each_value
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,10 @@ def speculated(seed: int, params: SamplingParams, wrong: bool) -> tuple[int, int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("params", [SamplingParams(seed=0), SamplingParams(seed=0, temperature=0.7, top_p=0.9)])
-@pytest.mark.parametrize("wrong", [False, True])
+@each_value(
+    wrong=[True, False],
+    params={"whole": SamplingParams(seed=0), "nucleus": SamplingParams(seed=0, temperature=0.7, top_p=0.9)},
+)
 def test_two_tokens_follow_the_joint_law_of_the_target(params: SamplingParams, wrong: bool) -> None:
     """Chi-square over all pairs; the negative control accepts a draft that the target did not draw."""
     many = 4000

@@ -139,13 +139,13 @@ def test_doctor(environment: dict[str, str]) -> None:
     assert str(Path(environment["KVASIR_HOME"]) / "cache" / "chats") in folders
 
 
-@pytest.mark.slow
-def test_a_port_in_use(environment: dict[str, str]) -> None:
+@pytest.mark.usefixtures("at_home")
+def test_a_port_in_use() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"Port {port} is in use" in one_sentence(kvasir(environment, "serve", "--port", str(port)))
+        assert f"Port {port} is in use" in one_sentence(here("serve", "--port", str(port)))
 
 
 @pytest.fixture
@@ -210,10 +210,9 @@ def test_a_child_serves_loads_answers_and_goes(child: subprocess.Popen[str]) -> 
     assert child.wait(300) == 0
 
 
-@pytest.mark.slow
-def test_a_child_without_a_token(environment: dict[str, str]) -> None:
-    done = kvasir(environment, "serve", "--child")
-    assert "No token came" in one_sentence(done)
+@pytest.mark.usefixtures("at_home")
+def test_a_child_without_a_token() -> None:
+    assert "No token came" in one_sentence(here("serve", "--child"))
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from tests.engine.services.training.recipe_support import (
     write_sure_model,
     write_text,
 )
+from tests.kit.pairs import each_value
 
 KINDS: tuple[str, ...] = ("medusa", "eagle")
 FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}
@@ -195,8 +196,7 @@ def test_eagle_files_are_of_the_hubs_layout_and_acceptance_is_that_of_real_draft
         assert found == pytest.approx(mine / count, abs=1.5 / count)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("calls", [0, 1, 6])
+@each_value(calls=[0, 1, 6], kind=KINDS)
 def test_a_resumed_run_equals_an_unbroken_one(model: Path, text: Path, tmp_path: Path, kind: str, calls: int) -> None:
     """Stopped before any row was made, before the first step, and after some."""
     train_heads(plan(model, text, tmp_path / "whole", kind))
