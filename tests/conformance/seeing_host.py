@@ -16,7 +16,7 @@ from engine.text.prompt import rendered
 from tests.conformance.seeing_models import photo, user
 from tests.kit.hosts import Host
 
-COUNT = 24
+COUNT = 14
 GREEDY = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True)
 FIRST, SECOND = photo(100, 80), photo(61, 109)
 QUESTION = "describe this picture"

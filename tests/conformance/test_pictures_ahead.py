@@ -16,9 +16,10 @@ from engine.protocol import ChatMessage, Sampling
 from tests.conformance.seeing_host import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
 from tests.conformance.seeing_models import IMAGE, theirs, user, write_seeing
 from tests.conformance.texts import VARIANTS
+from tests.kit.pairs import each_value
 
-LARGER = (pytest.param(name, marks=pytest.mark.long) for name in ("gemma4-26b", "gemma4-31b"))
-FAMILIES = ["gemma3", "gemma4-12b", *LARGER]
+OFTEN = ("gemma3", "gemma4-12b")
+FAMILIES = (*OFTEN, "gemma4-26b", "gemma4-31b")
 LONG = [
     user(f"{QUESTION} in some detail", FIRST, SECOND),
     ChatMessage.of("assistant", "grey"),
@@ -32,7 +33,9 @@ class Model(NamedTuple):
     host: Seeing
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name in OFTEN else pytest.mark.long) for name in FAMILIES]
+)
 def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("models") / request.param
@@ -134,7 +137,9 @@ def test_many_at_once(seeing: Model) -> None:
         assert host.of(ids, 2) == [answer for answer in expected for _ in range(2)]
 
 
-@pytest.mark.parametrize("mode", ["swap", "recompute"])
+@each_value(
+    seldom=lambda seeing, **_: seeing not in OFTEN, indirect=["seeing"], seeing=FAMILIES, mode=["swap", "recompute"]
+)
 def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
     host = seeing.host
     expected = [host.reply(chat, prefix_cache=False) for chat in CHATS.values()]
@@ -149,8 +154,11 @@ def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "variant", ["int8", "kivi", *(pytest.param(name, marks=pytest.mark.long) for name in ("int4", "quest", "window"))]
+@each_value(
+    seldom=lambda seeing, variant: seeing not in OFTEN or variant not in ("int8", "kivi"),
+    indirect=["seeing"],
+    seeing=FAMILIES,
+    variant=["int8", "kivi", "int4", "quest", "window"],
 )
 def test_in_every_kind_of_cache(seeing: Model, variant: str) -> None:
     """In chunks, from the prefix cache, with others and preempted: as alone and in one step. (What a window leaves of a

@@ -25,6 +25,7 @@ from engine.protocol import Sampling
 from tests.conformance.texts import VARIANTS
 from tests.kit.checkpoints import EOS, write_llama
 from tests.kit.hosts import Host
+from tests.kit.pairs import pairs
 
 NODES = 16
 SAMPLINGS = {
@@ -114,10 +115,11 @@ def drafted(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", [1, 6])
-@pytest.mark.parametrize("sampling", list(SAMPLINGS))
-@pytest.mark.parametrize(
-    "variant", [pytest.param(name, marks=() if name in ("16bit", "int4") else pytest.mark.long) for name in VARIANTS]
+@pairs(
+    seldom=lambda variant, **_: variant not in ("16bit", "int4"),
+    variant=list(VARIANTS),
+    sampling=list(SAMPLINGS),
+    batch=[1, 6],
 )
 def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, batch: int) -> None:
     host.fresh(VARIANTS[variant].switches)

@@ -25,9 +25,10 @@ from engine.compute.sampling.sampler import by_torch
 from engine.loading.memory import estimate
 from engine.protocol import Sampling, Value
 from tests.conformance.gemma_models import SHAPE as GEMMA4
-from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS
+from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
 from tests.kit.checkpoints import EOS, write_llama, write_tokenizer
 from tests.kit.hosts import Host
+from tests.kit.pairs import each_value
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 COMMONS: dict[str, Any] = {
@@ -118,17 +119,16 @@ FEW = 11
 
 
 OFTEN = ("gemma3-many", "gpt-oss-few")
+"""All models have few slots and many; these in every run of the tests."""
 
 
-def cases() -> Iterator[object]:
-    """All models with few slots and with many; those of ``OFTEN`` in every run of the tests."""
-    for name in MODELS:
-        for how in ("many", "few"):
-            case = f"{name}-{how}"
-            yield pytest.param((name, how), id=case, marks=() if case in OFTEN else pytest.mark.long)
+CASES = {f"{name}-{how}": (name, how) for name in MODELS for how in ("many", "few")}
 
 
-@pytest.fixture(scope="module", params=cases())
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(CASES[case], id=case, marks=() if case in OFTEN else pytest.mark.long) for case in CASES],
+)
 def host(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[Windowed]:
     name, how = request.param
     with Windowed(folders[name], FEW if how == "few" else None) as host:
@@ -215,19 +215,14 @@ def test_drafts_change_nothing(host: Windowed, method: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "switches",
-    [
-        {"kv_kind": "int8"},
-        {"kv_kind": "int4"},
-        {"kv_kind": "kivi"},
-        {"page_policy": "quest", "quest_tokens": 64},
-        {"page_policy": "window_sinks", "window_tokens": 64},
-    ],
-    ids=lambda switches: str(next(iter(switches.values()))),
+@each_value(
+    seldom=lambda host, **_: "-".join(host) not in OFTEN,
+    indirect=["host"],
+    host=CASES,
+    variant=("int8", "int4", "kivi", "quest", "window"),
 )
-def test_kinds_and_policies(host: Windowed, switches: dict[str, Value]) -> None:
-    expected = host.expected(PROMPTS, SEEDED, **switches)
+def test_kinds_and_policies(host: Windowed, variant: str) -> None:
+    expected = host.expected(PROMPTS, SEEDED, **VARIANTS[variant].switches)
     for budget in (512, 33):
         assert host.texts(PROMPTS, SEEDED, budget=budget) == expected
     host.set(kv_kind="16bit", page_policy="keep_all")
