@@ -15,9 +15,10 @@ import torch
 
 from engine.protocol import Sampling
 from tests.conformance.assistant_models import DENSE, SMALL_E, drafts, new_assistant, write_pair
-from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
+from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS
 from tests.kit.checkpoints import EOS, write_tokenizer
 from tests.kit.hosts import Host
+from tests.kit.pairs import each_value
 
 DRAFTING: dict[str, Any] = {"speculation": "assistant", "draft_length": 4, "ngram_first": False}
 AHEAD = 4
@@ -53,9 +54,12 @@ def test_a_load_finds_it(served: Served) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variant", "sampling"),
-    cases("int8-greedy", "int4-seeded", "kivi-seeded", "quest-seeded", by=tuple(SAMPLINGS)),
+@each_value(
+    seldom=lambda variant, **_: variant not in ("int8", "int4", "kivi", "quest"),
+    indirect=["served"],
+    served=["small", "dense"],
+    variant=list(VARIANTS),
+    sampling=list(SAMPLINGS),
 )
 def test_the_text_stays(served: Served, variant: str, sampling: str) -> None:
     """All prompts together: with an empty cache, with prefixes in it, in small chunks, preempted."""
@@ -70,7 +74,7 @@ def test_the_text_stays(served: Served, variant: str, sampling: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["swap", "recompute"])
+@each_value(indirect=["served"], served=["small", "dense"], mode=["swap", "recompute"])
 def test_several_answers_that_give_way(served: Served, mode: str) -> None:
     host = served.host
     host.fresh(VARIANTS["int8"].switches)

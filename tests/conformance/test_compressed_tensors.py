@@ -132,7 +132,15 @@ def test_weights_logits_and_text(case: str, tmp_path: Path) -> None:
     assert kinds["head"] == (packed if "head" in case else "dense")
 
 
-@pytest.mark.parametrize("case", CASES)
+OFTEN = {
+    *TITLES, "int4 asymmetric", "int4 float32 scales", "int8 asymmetric", "int3", "int5", "int6 older channels",
+    "int7 older asymmetric", "int4 order of groups asymmetric", "int4 v_proj skipped",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in OFTEN else pytest.mark.long) for case in CASES]
+)
 def test_other_ways_to_hold_them(case: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
     assert_other_ways(tmp_path, reference)

@@ -56,6 +56,7 @@ from tests.conformance.gguf_families import (
     unabsorbed,
 )
 from tests.conformance.gguf_models import KIND, VOCABULARY
+from tests.kit.pairs import each_value
 
 TOLERANCE = 1e-4
 LLAMA_CPP = 1e-3
@@ -230,18 +231,18 @@ def test_logits_are_those_of_llama_cpp(name: str, made: Callable[[str], Made]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n in DEEP else n for n in CASES])
-def test_packed_weights(name: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+@each_value(seldom=lambda name, **_: name in DEEP, name=list(CASES), other=["4bit_torch", "16bit", "batch-invariant"])
+def test_packed_weights(name: str, other: str, made: Callable[[str], Made], tmp_path: Path) -> None:
+    """As they are held without being asked for, and in another way."""
     file = tmp_path / "model.gguf"
     model = copy.deepcopy(made(name).model)
     write(CASES[name], model, file, mixed)
     expected = theirs(model)
-    for weights in ("4bit", "4bit_torch", "16bit"):
-        ours = Ours(file, weights=weights)
+    for weights, invariant in (("4bit", False), ("4bit", True) if other == "batch-invariant" else (other, False)):
+        ours = Ours(file, weights=weights, invariant=invariant)
         compare(ours, expected)
         planned = open_checkpoint(file).resident_bytes(torch.float32, weights)
         assert planned == ours.model.storage_size()
-    compare(Ours(file, invariant=True), expected)
 
 
 def test_every_expert_stays_packed(tmp_path: Path) -> None:

@@ -177,7 +177,16 @@ def test_modules_may_differ_in_bits_and_groups(by: str, tmp_path: Path) -> None:
     assert_title(tmp_path, reference, "GPTQ 3/4/8-bit, groups of 32")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+OFTEN = {
+    "v1", "v2 asymmetric act-order", "act-order, unlike in q, k and v", "group 128, ragged", "biases act-order",
+    "one group asymmetric, g_idx missing", "head packed", "v_proj skipped", "2 bits v2 asymmetric",
+    "3 bits v1 asymmetric act-order", "3 bits, biases, v_proj skipped", "8 bits group 128, ragged",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=() if case.name in OFTEN else pytest.mark.long) for case in CASES]
+)
 def test_other_ways_to_hold_them(case: Case, tmp_path: Path) -> None:
     """Expanded, native code, torch's operator and dequantise-and-multiply."""
     reference = make(case, tmp_path)

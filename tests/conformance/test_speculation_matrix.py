@@ -1,11 +1,10 @@
 """Speculation on is speculation off, to the token: who drafts x sampling x batch x cache, on the bundled model.
 
-In fp32 with batch-invariant arithmetic. `make test` takes each value a few times, `make test-all` all combinations.
+In fp32 with batch-invariant arithmetic. `make test` takes each value, `make test-all` all combinations.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch
 from engine.protocol import Sampling
 from tests.conformance.texts import VARIANTS
 from tests.kit.hosts import Host
+from tests.kit.pairs import each_value
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo"
 PROPOSERS = ("ngram", "draft", "exit", "skip", "medusa", "eagle", "auto")
@@ -40,13 +40,6 @@ TEXT = (
 )
 LENGTHS = (33, 16, 15, 17, 31, 47, 150, 64)
 """Prompts end before, at and behind the end of a page; one is longer than what KIVI keeps unpacked."""
-
-EVERY = list(itertools.product(PROPOSERS, SAMPLINGS, (1, 8), VARIANTS))
-SAMPLE = {
-    (proposer, list(SAMPLINGS)[(i + 2 * j) % 4], (1, 8)[(i + j) % 2], list(VARIANTS)[(i + 3 * j) % 6])
-    for i, proposer in enumerate(PROPOSERS)
-    for j in range(2)
-}
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +67,12 @@ def plain(host: Host, sampling: str, batch: int, variant: str) -> list[list[int]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("proposer", "sampling", "batch", "variant"),
-    [pytest.param(*case, marks=() if case in SAMPLE else pytest.mark.long) for case in EVERY],
+@each_value(
+    seldom=lambda variant, **_: variant == "window",  # what gives way is read again from its beginning
+    proposer=PROPOSERS,
+    sampling=list(SAMPLINGS),
+    batch=(1, 8),
+    variant=list(VARIANTS),
 )
 def test_on_is_off(host: Host, proposer: str, sampling: str, batch: int, variant: str) -> None:
     host.fresh(VARIANTS[variant].switches)
@@ -88,23 +84,11 @@ def test_on_is_off(host: Host, proposer: str, sampling: str, batch: int, variant
         assert host.of(ids) == expected, (length, budget, disturbed)
 
 
-@pytest.mark.parametrize("proposer", PROPOSERS[:-1])
-def test_each_kind_of_draft_holds_at_times(host: Host, proposer: str) -> None:
-    """Otherwise the equalities above would say nothing."""
-    host.fresh(VARIANTS["16bit"].switches)
-    ids = host.ask(
-        prompts(host, 8), SAMPLINGS["greedy"], speculation=proposer, draft_length=4, ngram_first=proposer == "ngram"
-    )
-    host.run()
-    sources = host.sources(ids)
-    assert {proposer, "corrected"} <= set(sources)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("proposer", PROPOSERS[:-1])
-@pytest.mark.parametrize("mode", ["ratio", "typical"])
+@each_value(mode=["ratio", "typical"], proposer=PROPOSERS[:-1])
 def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
-    """At temperature 0 all ways agree; above it the words are others, and follow from the drafts and the seed.
+    """At temperature 0 all ways agree; above it the words are others, and follow from the drafts and the seed. Each
+    kind of draft holds at times: otherwise the equalities above would say nothing.
 
     A second run may draft otherwise where heads do: Medusa's trees follow what held lately, and an EAGLE head that
     finds a prefix in the cache goes on from another last entry.
@@ -114,6 +98,7 @@ def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
     cold = host.ask(prompts(host, 8), SAMPLINGS["greedy"], **drafting)
     host.run()
     assert host.of(cold) == plain(host, "greedy", 8, "16bit")
+    assert {proposer, "corrected"} <= set(host.sources(cold))
     warm = []
     for _ in range(2):
         ids = host.ask(prompts(host, 8), SAMPLINGS["warm"], **drafting)
