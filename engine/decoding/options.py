@@ -125,8 +125,23 @@ class EngineOptions:
 
     @property
     def admission(self) -> str:
-        """The order of admission, the name of a `SchedulingTechnique`."""
+        """The scheduling policy, the name of a `SchedulingTechnique`."""
         return str(self.values[keys.ADMISSION])
+
+    @property
+    def prefix_first(self) -> bool:
+        """True if requests that the policy treats alike start in the order of what the cache has of them."""
+        return bool(self.values[keys.PREFIX_FIRST])
+
+    @property
+    def step_targets(self) -> bool:
+        """True if steps with running answers are kept below the targets of their classes."""
+        return bool(self.values[keys.STEP_TARGETS])
+
+    @property
+    def max_batch(self) -> int:
+        """The most sequences of one step."""
+        return int(self.values[keys.MAX_BATCH])
 
     @property
     def preemption(self) -> Mode:

@@ -10,6 +10,7 @@ from engine.compute.batch import MAX_TREE_ROWS, Axes
 from engine.compute.sampling.params import SamplingParams
 from engine.config.pooling import Pooling
 from engine.decoding.options import Acceptance, RequestOptions
+from engine.decoding.scheduling.policy import Standing
 from engine.protocol import Timings, TokenInfo, Usage
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Request:
     """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
 
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
-    ``arrival`` numbers requests in order of arrival. ``last_step``, ``overtaken`` and ``preemptions`` are the
+    ``arrival`` numbers requests in order of arrival. ``last_step``, ``preemptions`` and ``standing`` are the
     scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
     ``cache`` has the name of the request and its prompt, and ``pictures`` are where placeholders stand in it.
     ``held`` are its newest tokens that are not told yet; those told have ``content_chars`` characters of content.
@@ -72,7 +73,7 @@ class Request:
     pictures: PlaceholderSpans | None = None
     drafting: Any = None
     adapter: int = 0
-    overtaken: int = 0
+    standing: Standing = field(default_factory=Standing)
     preemptions: int = 0
     thinking_tokens: int = 0
     held: list[HeldToken] = field(default_factory=list)
@@ -91,6 +92,7 @@ class Request:
     def __post_init__(self, now: float) -> None:
         self.id, self.answer = self.cache.owner
         self.progress = Progress(now)
+        self.standing.arrived_at = now
 
     @property
     def owner(self) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import engine.cache.techniques  # noqa: F401 - registers those of the cache
 from engine import catalogue
-from engine.decoding.scheduling import policy
+from engine.decoding.scheduling.policies import classes, first_come, mlfq, shortest
 from engine.decoding.speculation.assistant import technique as assistant
 from engine.decoding.speculation.draft_model import technique as draft_model
 from engine.decoding.speculation.eagle import technique as eagle
@@ -25,6 +25,9 @@ catalogue.register(
     eagle.TECHNIQUE,
     mtp.TECHNIQUE,
     assistant.TECHNIQUE,
-    policy.LONGEST_PREFIX,
-    policy.FIRST_COME,
+    first_come.FIRST_COME,
+    classes.SERVICE_CLASSES,
+    mlfq.MLFQ,
+    shortest.SHORTEST,
+    first_come.STATIC,
 )

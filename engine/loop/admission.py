@@ -69,6 +69,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
         request.pooling, request.second = command.pooling, command.second
+        request.standing.service = command.service
         if command.grammar is not None:
             request.constraint = _constraint(command, command.grammar, model)
         made.append(request)

@@ -16,7 +16,7 @@ from engine.cache.offload.saved import SavedChats
 from engine.compute.sampling.sampler import LogProbs, new_history
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.policy import LongestPrefixFirst, SchedulingTechnique
+from engine.decoding.scheduling.policy import Policy, SchedulingTechnique
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
@@ -59,7 +59,7 @@ class Stepper:
         self.model, self.clock = model, clock
         self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
-        self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, LongestPrefixFirst())
+        self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, Policy())
         self.executor = Executor(model)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
@@ -67,6 +67,7 @@ class Stepper:
         self._in_flight: StepHandle | None = None
         self._began = self._scheduled = 0.0  # of the step that is collected next
         self._preempted = 0
+        self._policy = ""
 
     @property
     def page_counts(self) -> PageCounts:
@@ -178,9 +179,9 @@ class Stepper:
 
     def _plan(self) -> Plan[Request]:
         """The rows of a step. Requests that were admitted are counted, and those that cannot be served end."""
-        self.scheduler.policy = catalogue.record(SchedulingTechnique, self._options.admission).policy
-        plan = self.scheduler.plan(self._limits(), self.executor.controller.plan(self.scheduler.running))
         now = self.clock()
+        self._choose_policy()
+        plan = self.scheduler.plan(self._limits(), self.executor.controller.plan(self.scheduler.running), now)
         for request in plan.admitted:
             if request.progress.admitted_at is None:
                 request.progress.admitted_at, request.progress.cached_tokens = now, request.num_computed
@@ -192,10 +193,24 @@ class Stepper:
                 plan.slices[place] = piece._replace(last=False)  # no token is drawn after it
         return plan
 
+    def _choose_policy(self) -> None:
+        """Obey the switches; a policy that was chosen anew knows nothing of what was before."""
+        if self._policy != self._options.admission:
+            self._policy = self._options.admission
+            self.scheduler.follow(catalogue.record(SchedulingTechnique, self._policy).policy())
+        self.scheduler.policy.prefix_first = self._options.prefix_first
+
     def _limits(self) -> Limits:
         options = self._options
         reading = options.reading_budget(self.model.device)
-        return Limits(options.token_budget, options.chunked_prefill, options.whole_context, reading)
+        return Limits(
+            options.token_budget,
+            options.chunked_prefill,
+            options.whole_context,
+            reading,
+            options.max_batch,
+            options.step_targets,
+        )
 
     @property
     def _may_go_ahead(self) -> bool:
@@ -396,6 +411,8 @@ class Stepper:
         ended = time.perf_counter()
         duration, settled = ended - self._began, ended - collected
         host = duration - seconds - work.seconds
+        rows = counts.decode_rows + counts.prefill_rows + counts.verify_rows
+        self.scheduler.progress([each.piece for each in taken], rows, duration, self.clock())
         bytes_read = self.model.reads.weights + int(self.model.reads.kv_per_token * counts.kv_tokens)
         bytes_read += counts.sequences * self.cache.state_bytes
         self._emit(

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from engine.cache.pool import pages_for
-from engine.decoding.scheduling.policy import FirstComeFirstServed
+from engine.decoding.scheduling.policy import Policy
 from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.registration import Contract
 from tests.engine.decoding.scheduling.simulation import Job, Simulation
@@ -17,7 +17,7 @@ SEEDS, MORE_SEEDS = 12, 30
 
 
 class SchedulingPolicyContract(Contract):
-    policy: ClassVar[type[FirstComeFirstServed]]
+    policy: ClassVar[type[Policy]]
 
     @pytest.mark.parametrize(
         "seed", [pytest.param(seed, marks=pytest.mark.long if seed >= SEEDS else ()) for seed in range(MORE_SEEDS)]

@@ -1,4 +1,4 @@
-"""A scheduling policy in one folder: the shortest remaining request first."""
+"""A scheduling policy in one folder: the smallest prompt first."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from engine import catalogue
 from tests.contracts.scheduling_policy import SchedulingPolicyContract
 from tests.extending.busy_engine import check
-from tests.extending.shortest.policy import TECHNIQUE, ShortestRemaining
+from tests.extending.smallest.policy import TECHNIQUE, SmallestPrompt
 
 
-class TestShortestRemaining(SchedulingPolicyContract):
-    policy = ShortestRemaining
+class TestSmallestPrompt(SchedulingPolicyContract):
+    policy = SmallestPrompt
 
 
 @pytest.mark.slow
 def test_a_scheduling_policy(model: Path) -> None:
     catalogue.register(TECHNIQUE)
-    served = check(model, {"admission": "shortest"})
-    assert "shortest" in served.shown("admission")
+    served = check(model, {"admission": "smallest"})
+    assert "smallest" in served.shown("admission")

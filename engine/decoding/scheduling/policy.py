@@ -1,27 +1,52 @@
-"""Order in which sequences are admitted and preempted. Pure: no tensors, no clock of its own."""
+"""Interface of a scheduling policy: who takes part in a step, in what order, and who gives way. Pure, on a clock that
+is handed in."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from engine.catalogue import Choice, Technique
+from engine.catalogue import Technique
+from engine.decoding.scheduling.costs import StepCosts
 from engine.protocol import keys
 
 if TYPE_CHECKING:
     from engine.cache.sequences import SequenceCache
 
+MOST_WAITING = 128
+"""With more waiting, looking up all their prefixes costs more than it gains: then the oldest go first."""
+MOST_OVERTAKEN = 8
+MOST_PREEMPTED = 4
+
+
+@dataclass(slots=True)
+class Standing:
+    """What a policy knows of a sequence beside its tokens. Times are seconds of the clock that plans steps.
+
+    ``service`` names its service class. ``level`` is its queue where a policy has several (-1: in none yet),
+    ``attained`` the seconds that steps worked for it since it is in that queue, and ``served_at`` when one last did.
+    ``overtaken`` counts how often a sequence which arrived later was admitted first.
+    """
+
+    arrived_at: float = 0.0
+    service: str = "standard"
+    overtaken: int = 0
+    level: int = -1
+    attained: float = 0.0
+    served_at: float = 0.0
+
 
 class Schedulable(Protocol):
-    """Interface of a sequence for the scheduler; the last three fields are the scheduler's own."""
+    """Interface of a sequence for the scheduler; ``last_step``, ``preemptions`` and ``standing`` are the scheduler's
+    and its policy's own."""
 
     arrival: int
     cache: SequenceCache
     last_step: int
     preemptions: int
-    overtaken: int
-    """Number of times that a sequence which arrived later was admitted first."""
+    standing: Standing
 
     @property
     def cached(self) -> bool:
@@ -37,61 +62,109 @@ class Schedulable(Protocol):
 
 
 S = TypeVar("S", bound=Schedulable)
+Tier = tuple[float, ...]
+"""Sequences of a smaller tier go before those of a larger one."""
 
 
-class FirstComeFirstServed:
-    """The order of admission and of preemption: oldest first in, newest first out; other orders extend it.
+class Policy:
+    """First come, first served: one tier, the oldest first in, the newest first out. Other policies extend it.
 
-    A preempted sequence keeps its place in the queue.
+    Within a tier those that run go before those that wait, and these in order of arrival or, ``prefix_first``, of the
+    tokens that are found in the cache (Zheng et al. 2023). A preempted sequence keeps its place in the queue.
     """
 
-    def admission_order(self, waiting: Sequence[S], found: Callable[[S], int]) -> Sequence[S]:
-        """The order in which sequences are tried; the first that does not fit ends the admissions of a step.
+    patient = False
+    """True if a sequence of a tier behind a prompt that is read in a step is not served in that step."""
 
-        ``found`` returns how many tokens of a sequence are cached and need not be computed.
-        """
-        return sorted(waiting, key=lambda sequence: sequence.arrival)
+    def __init__(self) -> None:
+        self.prefix_first = False
+
+    def enter(self, sequence: S, costs: StepCosts) -> None:
+        """A sequence comes, or this policy does while the sequence is there."""
+
+    def lane(self, sequence: S) -> int:
+        """The lane in which it waits. Those of a lane are of like tiers, and the oldest of it are looked at."""
+        return 0
+
+    def begin(self, running: Sequence[S], waiting: Sequence[S], now: float) -> None:
+        """A step is planned of these at ``now``; more may wait."""
+
+    def tier(self, sequence: S) -> Tier:
+        return ()
+
+    def admits(self, running: Sequence[S]) -> bool:
+        """Return True if one that waits may begin while these run."""
+        return True
+
+    def level(self, sequence: S) -> int:
+        """A sequence without room takes the pages of a running one of a larger level."""
+        return 0
+
+    def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
+        """The rows of a step in which these decode, ``most`` at most: see :func:`within_targets`."""
+        return within_targets(decodes, len(decodes), most, costs)
+
+    def on_progress(self, sequence: S, rows: int, seconds: float, now: float) -> None:
+        """Count a step that computed ``rows`` rows of the sequence and took ``seconds``."""
+
+    def calm(self, running: Sequence[S], waiting: Sequence[S], now: float) -> float:
+        """Seconds for which it ranks alike while nobody comes or ends, and all that run are served."""
+        return math.inf
+
+    def order(self, waiting: Sequence[S], found: Callable[[S], int]) -> list[S]:
+        """These that wait in the order in which they are tried. ``found`` returns how many tokens of a sequence are
+        cached and need not be computed."""
+        looks = self.prefix_first and len(waiting) <= MOST_WAITING
+
+        def place(sequence: S) -> tuple[Tier, bool, int, int]:
+            # Who was preempted, or overtaken too often, goes before the others in order of arrival.
+            patient = not sequence.preemptions and sequence.standing.overtaken < MOST_OVERTAKEN
+            by_prefix = looks and patient
+            return self.tier(sequence), by_prefix, -found(sequence) if by_prefix else 0, sequence.arrival
+
+        return sorted(waiting, key=place)
 
     def victim(self, holders: Sequence[S]) -> S:
         """The sequence that gives up its pages; ``holders`` is not empty."""
-        return max(holders, key=lambda sequence: sequence.arrival)
+        return max(holders, key=lambda sequence: (self.page_level(sequence), sequence.arrival))
+
+    def page_level(self, sequence: S) -> int:
+        """Its level, or the first of one that gave its pages up often: else two might take them in turns for ever."""
+        return self.level(sequence) if sequence.preemptions < MOST_PREEMPTED else 0
 
 
-class LongestPrefixFirst(FirstComeFirstServed):
-    """The sequence with the longest cached prefix first, so that it is used before it is evicted (Zheng et al. 2023).
+@dataclass(frozen=True, slots=True)
+class ServiceClass:
+    """What answers of a kind are held to: seconds to the first token and between tokens, and its weight."""
 
-    Sequences that were preempted, or overtaken too often, go before the others in order of arrival. With many waiting,
-    looking up all of them costs more than it gains: then the oldest go first.
+    name: str
+    first_token: float
+    between_tokens: float
+    weight: float
+
+
+INTERACTIVE = ServiceClass("interactive", 1.0, 0.05, 16.0)
+STANDARD = ServiceClass("standard", 5.0, 0.2, 4.0)
+BATCH = ServiceClass("batch", 60.0, 5.0, 1.0)
+CLASSES = {each.name: each for each in (INTERACTIVE, STANDARD, BATCH)}
+LEAST_READ = 16
+"""Rows of a step for those that are behind the ones whose target it is held to, even where it cannot be met."""
+
+
+def within_targets(decodes: Sequence[S], held: int, most: int, costs: StepCosts) -> int:
+    """The most rows of a step that lifts no time between tokens above its target, ``most`` at most.
+
+    ``held`` rows are given in any case, and a few for others: where the target cannot be met, it is missed by little.
     """
-
-    MOST_WAITING = 128
-    MOST_OVERTAKEN = 8
-
-    def admission_order(self, waiting: Sequence[S], found: Callable[[S], int]) -> Sequence[S]:
-        if len(waiting) > self.MOST_WAITING:
-            return super().admission_order(waiting, found)
-
-        def place(sequence: S) -> tuple[bool, int, int]:
-            patient = not sequence.preemptions and sequence.overtaken < self.MOST_OVERTAKEN
-            return patient, -found(sequence) if patient else 0, sequence.arrival
-
-        return sorted(waiting, key=place)
+    if not decodes:
+        return most
+    rows = costs.rows(min(CLASSES[sequence.standing.service].between_tokens for sequence in decodes))
+    return most if rows is None else min(most, max(rows, held + LEAST_READ))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulingTechnique(Technique):
-    """A value of the switch "admission": an order of admission and of preemption."""
+    """A value of the switch "admission": a policy, made anew when it is chosen."""
 
-    policy: FirstComeFirstServed
+    policy: Callable[[], Policy]
     switch: str = keys.ADMISSION
-
-
-LONGEST_PREFIX = SchedulingTechnique(
-    choice=Choice("longest_prefix", "cache-aware", explains="The longest cached beginning goes first."),
-    paper="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
-    policy=LongestPrefixFirst(),
-)
-FIRST_COME = SchedulingTechnique(
-    choice=Choice("first_come", "first come, first served", explains="Requests start in the order of arrival."),
-    policy=FirstComeFirstServed(),
-)

@@ -1,10 +1,13 @@
 """Hands out the rows of each step, until every known token of a sequence has been computed.
 
-Running decodes come first (one row each), then prefill chunks of running sequences, then admissions; draft tokens take
-rows that are left over. While one at most half as long waits behind it, a prompt takes only a share of the step, so
-that the short one is read in the same step, and that step is short; the oldest always gets its share, so that nobody
-starves. Pages are allocated with the rows; when they run out, the policy's victim gives up its pages and is computed
-again later. Pure: no tensors, no clock.
+The policy ranks whoever runs or waits; at most ``max_batch`` of them take part in a step, and running ones that do not
+keep their pages. Decodes come first (one row each), then prefill chunks of running sequences, then admissions; draft
+tokens take rows that are left over.
+
+While one at most half as long waits behind it, a prompt takes only a share of the step, so that the short one is read
+in the same step, and that step is short; the oldest always gets its share, so that nobody starves. Pages are allocated
+with the rows; when they run out, the policy's victim gives up its pages and is computed again later. Pure: no tensors,
+no clock.
 
 Invariants: the rows of a plan are at most the token budget, or the larger one while nothing decodes (except for a whole
 prompt when prompts are not chunked, and for one picture whose tokens see each other); a sequence in a plan holds pages
@@ -13,7 +16,7 @@ for all its rows; a sequence that waits holds none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Generic, NamedTuple
 
@@ -21,7 +24,9 @@ from engine.cache.manager import KVCacheManager
 from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.types import common
-from engine.decoding.scheduling.policy import FirstComeFirstServed, S
+from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.policy import Policy, S, Tier
+from engine.decoding.scheduling.waiting import WaitingQueue
 
 MAX_RUNNING = 256
 MAX_DRAFT_TOKENS = 256
@@ -29,7 +34,7 @@ MAX_DRAFT_TOKENS = 256
 SHARE = 3
 """A prompt takes one part in this many of the rows that are left while one at most half as long waits. The step
 that reads a short newcomer is a short one, too: with the rest of the step in which it came, one and a half at most."""
-MOST_LOOKED_AT = 16
+MOST_UNREAD = 16
 """Waiting sequences that a share is kept for: whoever stands further back waits for these anyway."""
 HELD_BACK_PAGES = 2
 """A sequence waits while a running one is about to read at least this many pages of a prefix that both share."""
@@ -43,6 +48,10 @@ class Limits(NamedTuple):
     whole_context: bool = False
     reading_budget: int = 0
     """The token budget of a step in which nothing decodes, so that no answer waits for it, where it is the larger."""
+    max_batch: int = MAX_RUNNING
+    """The most sequences of a step."""
+    targets: bool = True
+    """Steps are held to the targets of service classes."""
 
     @property
     def most(self) -> int:
@@ -74,37 +83,88 @@ class Plan(NamedTuple, Generic[S]):
 class Scheduler(Generic[S]):
     """Owns the queue and the running set."""
 
-    def __init__(self, manager: KVCacheManager, policy: FirstComeFirstServed, max_running: int = MAX_RUNNING) -> None:
+    def __init__(self, manager: KVCacheManager, policy: Policy, max_running: int = MAX_RUNNING) -> None:
         self.manager, self.policy, self.max_running = manager, policy, max_running
-        self.waiting: list[S] = []
+        self.costs = StepCosts()
+        self.waiting: WaitingQueue[S] = WaitingQueue(lambda sequence: self.policy.lane(sequence))
         self.running: list[S] = []
         self._step = 0
         self._read_last = False
 
     def add(self, sequence: S) -> None:
+        self.policy.enter(sequence, self.costs)
         self.waiting.append(sequence)
+
+    def follow(self, policy: Policy) -> None:
+        """Obey another policy from now on."""
+        self.policy = policy
+        for sequence in (*self.running, *self.waiting):
+            policy.enter(sequence, self.costs)
+        self.waiting.refile(list(self.waiting))
 
     def remove(self, sequence: S) -> None:
         """Remove the sequence from its queue and free its pages; the prefix tree keeps the full ones."""
         sequence.cache.commit()
         sequence.cache.close()
-        for queue in (self.running, self.waiting):
-            if sequence in queue:
-                queue.remove(sequence)
+        if sequence in self.running:
+            self.running.remove(sequence)
+        elif sequence in self.waiting:
+            self.waiting.remove(sequence)
 
-    def plan(self, limits: Limits, wanted: Mapping[tuple[str, int], int]) -> Plan[S]:
-        """The rows of one step, with pages allocated. ``wanted``: draft tokens that decodes ask for, by owner."""
+    def plan(self, limits: Limits, wanted: Mapping[tuple[str, int], int], now: float = 0.0) -> Plan[S]:
+        """The rows of one step at ``now``, with pages allocated. ``wanted``: draft tokens that decodes ask for, by
+        owner."""
         self._step += 1
         plan: Plan[S] = Plan([], [], [], [])
-        decodes = [sequence for sequence in self.running if sequence.cache.pending == 1]
-        reading = [sequence for sequence in self.running if sequence.cache.pending > 1]
+        queue, ranked = self._queue(now), sorted(self.running, key=self.policy.tier)
+        taking = self._taking_part(ranked, queue, limits.max_batch)
         if limits.chunked:
-            self._plan_chunked(plan, limits, decodes, reading, wanted)
+            self._plan_chunked(plan, limits, taking, queue, wanted)
         else:
-            self._plan_whole(plan, limits, decodes, reading, wanted)
+            self._plan_whole(plan, limits, taking, queue, wanted)
+        if len(taking) < len(ranked):
+            self._serve_more(plan, limits, ranked[len(taking) :])
         for piece in plan.slices:
             piece.sequence.last_step = self._step
         return plan
+
+    def progress(self, slices: Sequence[Slice[S]], rows: int, seconds: float, now: float) -> None:
+        """Count a step of these slices which took ``seconds``, ``rows`` in all with draft tokens, and ended at
+        ``now``."""
+        self.costs.learn(rows, seconds)
+        for piece in slices:
+            self.policy.on_progress(piece.sequence, piece.rows, seconds, now)
+
+    def _queue(self, now: float) -> list[S]:
+        """The first of those that wait, in the order in which they are tried."""
+        heads = self.waiting.heads()
+        self.policy.begin(self.running, heads, now)
+        self.waiting.refile(heads)
+        if not (heads and self.policy.admits(self.running)):
+            return []
+        return self.policy.order(heads, lambda sequence: sequence.cache.found())
+
+    def _taking_part(self, ranked: list[S], queue: Sequence[S], most: int) -> list[S]:
+        """The first of the running ones that take part in a step; the places of those behind are the queue's, by the
+        policy's tiers."""
+        taking = ranked[:most]
+        for place, sequence in enumerate(queue[: len(ranked)]):
+            if len(taking) + place < most:
+                continue
+            if not taking or self.policy.tier(taking[-1]) <= self.policy.tier(sequence):
+                break
+            taking.pop()
+        return taking
+
+    def _serve_more(self, plan: Plan[S], limits: Limits, ranked: Sequence[S]) -> None:
+        """Places that were kept for the queue and that it could not take go to running sequences."""
+        left = limits.token_budget - _rows(plan)
+        for sequence in ranked:
+            if left <= 0 or len(plan.slices) >= limits.max_batch:
+                return
+            waits = sequence in plan.preempted or sequence.cache.pending > 1
+            if not waits and sequence.cache.fits(1):
+                left -= self._grant(plan, sequence, 1)
 
     def settle(self, sequence: S, limits: Limits) -> None:
         """After a step: free the pages after the computed tokens, except the one that the next token needs.
@@ -139,12 +199,40 @@ class Scheduler(Generic[S]):
     # --- prompts in chunks ---------------------------------------------------------------------------------------
 
     def _plan_chunked(
-        self, plan: Plan[S], limits: Limits, decodes: list[S], reading: list[S], wanted: Mapping[tuple[str, int], int]
+        self, plan: Plan[S], limits: Limits, taking: list[S], queue: list[S], wanted: Mapping[tuple[str, int], int]
     ) -> None:
-        left = self._decode(plan, decodes, limits.token_budget if decodes else limits.most)
+        room = limits.max_batch - len(taking)
+        queue = queue if room > 0 else []
+        best = self._best_unread(taking, queue) if self.policy.patient else None
+        if best is None:
+            self._plan_rows(plan, limits, taking, queue, room, wanted)
+            return
+        first, later = _split(taking, lambda each: self.policy.tier(each) <= best)
+        soon, queue = _split(queue, lambda each: self.policy.tier(each) <= best)
+        self._plan_rows(plan, limits, first, soon, room, wanted)
+        if not _reads(plan):
+            self._plan_rows(plan, limits, later, queue, room - len(plan.admitted), wanted)
+
+    def _plan_rows(
+        self,
+        plan: Plan[S],
+        limits: Limits,
+        taking: list[S],
+        queue: list[S],
+        room: int,
+        wanted: Mapping[tuple[str, int], int],
+    ) -> None:
+        """Give rows to these, and to as many of the queue as there is ``room`` for."""
+        decodes, reading = _split(taking, _decodes)
+        budget = limits.token_budget if decodes or plan.slices else limits.most
+        if limits.targets:
+            budget = self.policy.budget([*decodes, *(piece.sequence for piece in plan.slices)], budget, self.costs)
+        self._decode(plan, decodes, max(0, budget - _rows(plan)))
+        left = budget - _rows(plan)
+        if left <= 0:
+            return
         draft_tokens = self._wish(plan, left if not (reading or self.waiting) else left * 3 // 4, wanted)
         left -= sum(draft_tokens.values())
-        queue = self._queue() if left > 0 else ()
         parts = _parts([sequence.cache.pending for sequence in reading], self._unread(queue))
         for sequence, part in zip(reading, parts, strict=False):
             if left <= 0:
@@ -156,23 +244,21 @@ class Scheduler(Generic[S]):
                 break
             if self._grant(plan, sequence, rows):
                 left -= rows
-        left -= self._admit(plan, limits, left, queue, parts[len(reading) :])
+        left -= self._admit(plan, limits, left, queue, room, parts[len(reading) :])
         if left > 0 and not plan.admitted:
             self._fill_up(plan, left)
         self._give_drafts(plan, draft_tokens)
 
-    def _queue(self) -> Sequence[S]:
-        """Waiting sequences in the policy's order."""
-        return (
-            self.policy.admission_order(self.waiting, lambda sequence: sequence.cache.found()) if self.waiting else ()
-        )
+    def _best_unread(self, taking: list[S], queue: Sequence[S]) -> Tier | None:
+        """The first tier of which a prompt is to be read."""
+        unread = [*(sequence for sequence in taking if sequence.cache.pending > 1), *queue[:1]]
+        return min((self.policy.tier(sequence) for sequence in unread), default=None)
 
     def _unread(self, queue: Sequence[S]) -> list[int]:
         """The rows that the first of the queue have to read, without those that wait for another's prefix."""
-        first = queue[:MOST_LOOKED_AT] if len(self.running) < self.max_running else ()
         return [
             NO_LIMIT if self._held_back(sequence) else len(sequence.cache.tokens) - sequence.cache.found()
-            for sequence in first
+            for sequence in queue[:MOST_UNREAD]
         ]
 
     def _fill_up(self, plan: Plan[S], left: int) -> None:
@@ -193,13 +279,12 @@ class Scheduler(Generic[S]):
         cache = sequence.cache
         return cache.whole(min(cache.pending, left, cache.longest_chunk))
 
-    def _decode(self, plan: Plan[S], decodes: list[S], budget: int) -> int:
-        """Grant one row each, longest unserved first if there are too many; returns what is left of the budget."""
+    def _decode(self, plan: Plan[S], decodes: list[S], budget: int) -> None:
+        """Grant one row each; if there are too many, in the policy's tiers and longest unserved first."""
         if len(decodes) > budget:
-            decodes = sorted(decodes, key=lambda sequence: sequence.last_step)[:budget]
+            decodes = sorted(decodes, key=lambda each: (self.policy.tier(each), each.last_step))[:budget]
         for sequence in decodes:
             self._grant(plan, sequence, 1)
-        return budget - len(plan.slices)
 
     def _wish(self, plan: Plan[S], rows: int, wanted: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """The number of draft tokens that each decode of the plan may have, ``rows`` in all, in the plan's order."""
@@ -230,12 +315,13 @@ class Scheduler(Generic[S]):
     # --- prompts whole -------------------------------------------------------------------------------------------
 
     def _plan_whole(
-        self, plan: Plan[S], limits: Limits, decodes: list[S], reading: list[S], wanted: Mapping[tuple[str, int], int]
+        self, plan: Plan[S], limits: Limits, taking: list[S], queue: list[S], wanted: Mapping[tuple[str, int], int]
     ) -> None:
         """A step either reads prompts, each whole (one alone may exceed the budget), or decodes; reading goes first.
 
         After a step of reading the decodes get a turn, so that sequences which read all the time cannot starve them.
         """
+        decodes, reading = _split(taking, _decodes)
         if not (self._read_last and decodes):
             left = limits.token_budget
             for sequence in reading:
@@ -244,26 +330,28 @@ class Scheduler(Generic[S]):
                 rows = self._whole(sequence)
                 if self._grant(plan, sequence, rows):
                     left -= rows
-            self._admit(plan, limits, left, self._queue())
+            self._admit(plan, limits, left, queue, limits.max_batch - len(taking))
             if plan.slices:
                 self._read_last = True
                 return
         self._read_last = False
-        left = self._decode(plan, decodes, limits.token_budget)
-        self._give_drafts(plan, self._wish(plan, left, wanted))
+        self._decode(plan, decodes, limits.token_budget)
+        self._give_drafts(plan, self._wish(plan, limits.token_budget - _rows(plan), wanted))
 
     def _whole(self, sequence: S) -> int:
         return sequence.cache.whole(min(sequence.cache.pending, self.manager.most_rows))
 
     # --- pages ---------------------------------------------------------------------------------------------------
 
-    def _admit(self, plan: Plan[S], limits: Limits, left: int, queue: Sequence[S], parts: Sequence[int] = ()) -> int:
-        """Admit from the queue; returns the rows that it took. ``parts``: see :func:`_parts`, 1 from their end on."""
+    def _admit(
+        self, plan: Plan[S], limits: Limits, left: int, queue: Sequence[S], most: int, parts: Sequence[int] = ()
+    ) -> int:
+        """Admit ``most`` of the queue; returns the rows that it took. ``parts``: see :func:`_parts`, 1 from their end
+        on."""
         budget = left
-        if plan.preempted:
-            return 0
         for place, sequence in enumerate(queue):
-            if len(self.running) >= min(self.max_running, limits.token_budget) or left <= 0:
+            full = len(plan.admitted) >= most or len(self.running) >= min(self.max_running, limits.token_budget)
+            if full or left <= 0 or plan.preempted:
                 break
             if sequence.cache.lacking(len(sequence.cache.tokens) + 1, self._chunk(limits)) > self.manager.pool.total:
                 plan.failed.append(sequence)
@@ -279,8 +367,8 @@ class Scheduler(Generic[S]):
             left -= rows
         if plan.admitted:
             newest = max(sequence.arrival for sequence in plan.admitted)
-            for sequence in self.waiting:
-                sequence.overtaken += sequence.arrival < newest
+            for sequence in queue:
+                sequence.standing.overtaken += sequence.arrival < newest
         return budget - left
 
     def _try(self, plan: Plan[S], sequence: S, limits: Limits, left: int, part: int) -> int | None:
@@ -288,6 +376,9 @@ class Scheduler(Generic[S]):
         cache = sequence.cache
         cache.open()
         fits = self._fits(sequence, limits) or (cache.take_less() and self._fits(sequence, limits))
+        while not fits and (behind := self._gives_way(sequence)):
+            self._displace(plan, behind)
+            fits = self._fits(sequence, limits)
         if limits.chunked:
             crowded = self._next(sequence, left) > left and _reads(plan)
         else:
@@ -318,6 +409,17 @@ class Scheduler(Generic[S]):
         promised = sum(running.cache.lacking(self._goal(running, limits), chunk) for running in self.running)
         # The watermark: one page for each running sequence, so that the next step does not undo an admission.
         return cache.lacking(tokens, chunk) <= self.manager.room - promised - len(self.running)
+
+    def _gives_way(self, sequence: S) -> S | None:
+        """The running sequence that gives its pages to one that waits, None if there is none."""
+        level = self.policy.level(sequence)
+        holders = [other for other in self.running if self.policy.page_level(other) > level]
+        return self.policy.victim(holders) if holders else None
+
+    def _displace(self, plan: Plan[S], victim: S) -> None:
+        self.preempt(victim)
+        plan.preempted.append(victim)
+        plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]
 
     def _goal(self, sequence: S, limits: Limits) -> int:
         """The number of tokens that pages must suffice for at admission."""
@@ -361,14 +463,21 @@ class Scheduler(Generic[S]):
             if victim is sequence and self.lone(sequence):
                 plan.failed.append(sequence)
                 return False
-            self.preempt(victim)
-            plan.preempted.append(victim)
-            plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]
+            self._displace(plan, victim)
             if victim is sequence:
                 return False
         sequence.cache.allocate(rows)
         plan.slices.append(Slice(sequence, rows, rows == sequence.cache.pending))
         return True
+
+
+def _decodes(sequence: S) -> bool:
+    return sequence.cache.pending == 1
+
+
+def _split(sequences: Sequence[S], first: Callable[[S], bool]) -> tuple[list[S], list[S]]:
+    """Those that are ``first``, and the others."""
+    return [each for each in sequences if first(each)], [each for each in sequences if not first(each)]
 
 
 def _parts(reading: list[int], queue: list[int]) -> list[int]:
@@ -385,6 +494,11 @@ def _parts(reading: list[int], queue: list[int]) -> list[int]:
     gives_way = [2 * other <= length < NO_LIMIT for length, other in zip(lengths, shortest, strict=True)]
     first = gives_way.index(True) if True in gives_way else None
     return [1 if not way else SHARE if place == first else 0 for place, way in enumerate(gives_way)]
+
+
+def _rows(plan: Plan[S]) -> int:
+    """Rows of a step, draft tokens included."""
+    return sum(piece.rows + piece.drafts for piece in plan.slices)
 
 
 def _reads(plan: Plan[S]) -> bool:

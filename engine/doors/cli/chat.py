@@ -16,6 +16,7 @@ from engine import catalogue
 from engine.base.errors import plain
 from engine.base.terminal import console as plain_console
 from engine.catalogue import OptionError
+from engine.decoding.scheduling.policy import INTERACTIVE
 from engine.decoding.speculation.heads.files import kind_of
 from engine.doors.cli.errors import CommandFailed
 from engine.doors.cli.tools import TerminalTools
@@ -291,6 +292,7 @@ class TerminalChat:
             form=form,
             optimisations=self._optimisations,
             adapter=adapter,
+            service=INTERACTIVE.name,
         )
         events = self._engine.stream(asked, tokens)
         calls = CallCollector()

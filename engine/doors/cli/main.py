@@ -43,6 +43,7 @@ from engine.doors.cli.mcp import mcp
 from engine.doors.cli.measure import bench
 from engine.doors.cli.operations import operation
 from engine.doors.cli.quantise import quantise as make_smaller
+from engine.doors.cli.simulate import simulate
 from engine.doors.cli.streams import leave_deleted_folder, prepare_streams
 from engine.loading.memory.environment import bound_spinning
 from engine.protocol.serving import PORT
@@ -294,6 +295,7 @@ def train_heads(
 app.command()(bench)
 app.command()(lab)
 app.command()(compare)
+app.command()(simulate)
 app.command("quantise")(make_smaller)
 app.add_typer(desktop, name="desktop")
 app.command()(uninstall)

@@ -23,6 +23,7 @@ CHECKOUT = "from a checkout of Kvasir: python -m tests.bench --help"
 ROUNDS_HELP = "Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation."
 CACHE_HELP = "Measure the parts of the cache on chats and prompts that share text, and no more."
 SPECULATION_HELP = "Measure only speculation: every draft method, compared with plain decoding."
+SCHEDULING_HELP = "Measure only scheduling: every policy on one trace, live and simulated."
 
 
 def _elsewhere(given: bool) -> None:
@@ -47,6 +48,7 @@ def bench(
         typer.Option("--cost", help="Measure what approximations of the cache cost in quality, and no more."),
     ] = False,
     speculation: Annotated[bool, typer.Option("--speculation", help=SPECULATION_HELP)] = False,
+    scheduling: Annotated[bool, typer.Option("--scheduling", help=SCHEDULING_HELP)] = False,
     draft: Annotated[str | None, typer.Option(help=f"For --speculation. {DRAFT_HELP}", show_default=False)] = None,
     load: Annotated[
         Path | None,
@@ -67,7 +69,7 @@ def bench(
             return
         from engine.services.experiments.bench import BenchOptions, run
 
-        alone = cache or cost or speculation
+        alone = cache or cost or speculation or scheduling
         asked = BenchOptions(
             switches=switches and not alone,
             shapes=[] if alone and shapes is None else shapes_of(shapes),
@@ -79,6 +81,7 @@ def bench(
             cache=cache,
             cost=cost,
             speculation=speculation,
+            scheduling=scheduling,
             draft=draft_of(draft),
         )
         run(asked, json_file)

@@ -20,7 +20,6 @@ IGNORED = frozenset(
         "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
-        "service_tier",
         "store",
         "user",
         # vLLM's and OpenRouter's

@@ -6,10 +6,13 @@ import re
 
 import msgspec
 
+from engine.decoding.scheduling.policy import BATCH, CLASSES, INTERACTIVE, STANDARD
 from engine.doors.http.fields import BadField
 from engine.protocol import Sampling
 from engine.services.answers.refused import shortened
 
+TIERS = {**{name: name for name in CLASSES}, "priority": INTERACTIVE.name, "flex": BATCH.name}
+"""Service classes by the tiers that OpenAI sells, and by their own names."""
 UNLIMITED = -1
 """As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
 
@@ -34,6 +37,12 @@ class SamplingIn(msgspec.Struct, kw_only=True):
     dry_allowed_length: int | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
+    service_tier: str | None = None
+
+    @property
+    def service(self) -> str:
+        """The service class of the tier, by OpenAI's names or Kvasir's; other words, as auto, mean the usual one."""
+        return TIERS.get(self.service_tier or "", STANDARD.name)
 
     def check(self, vocabulary: int) -> None:
         """Raises BadField with a sentence for what cannot be served by a model with this vocabulary."""

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.base.fetching.errors import FetchFailed
 from engine.base.stopping import Stop, Stopped
+from engine.decoding.scheduling.policy import INTERACTIVE
 from engine.decoding.speculation.control.controller import FORCED
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.why.facts import LastPrompt
@@ -275,6 +276,7 @@ class Session:
                 form=PromptForm(tools=message.tools),
                 adapter=message.adapter,
                 structured=message.structured,
+                service=INTERACTIVE.name,
             )
             prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
             if active.cancelled:

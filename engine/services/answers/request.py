@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.pooling import Pooling
+from engine.decoding.scheduling.policy import STANDARD
 from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking, ToolConfig, Value
 from engine.text.grammar import Grammar
@@ -46,6 +47,7 @@ class AnswerRequest(NamedTuple):
     prompt_logprobs: int | None = None
     structured: StructuredOutput | None = None
     pooling: Pooling | None = None
+    service: str = STANDARD.name
 
     @property
     def tools(self) -> ToolConfig | None:
@@ -72,4 +74,5 @@ class AnswerRequest(NamedTuple):
             tools=self.tools,
             pooling=self.pooling,
             second=tokens.second,
+            service=self.service,
         )

@@ -20,10 +20,12 @@ from engine.services.experiments.machine import native_code
 from engine.services.experiments.measures.cache import measure_cache
 from engine.services.experiments.measures.cost import CostFigures, measure_cost
 from engine.services.experiments.measures.hits import measure_hit_of_shape, measure_saved
+from engine.services.experiments.measures.scheduling import measure_scheduling
 from engine.services.experiments.measures.speculation import TOKENS, measure_speculation
 from engine.services.experiments.measures.switches import BundledFigures, measure_bundled
 from engine.services.experiments.measures.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.services.experiments.reports.cache import CacheFigures
+from engine.services.experiments.reports.scheduling import SchedulingFigures
 from engine.services.experiments.reports.speculation import SpeculationFigures
 from engine.services.experiments.reports.tables import say, show_line
 from engine.services.experiments.workloads.shapes import SHAPES, Shape
@@ -42,6 +44,7 @@ class Report(msgspec.Struct):
     cache: CacheFigures | None = None
     cost: CostFigures | None = None
     speculation: SpeculationFigures | None = None
+    scheduling: SchedulingFigures | None = None
     shapes: list[ShapeFigures] = []
 
     @classmethod
@@ -101,6 +104,7 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache: bool = False
     cost: bool = False
     speculation: bool = False
+    scheduling: bool = False
     draft: str | None = None
 
     def load(self, draft: str | None = None) -> LoadModel:
@@ -133,6 +137,9 @@ def _on_model(asked: BenchOptions) -> Iterator[tuple[str, Any]]:
     if asked.speculation:
         with loaded(asked.load(asked.draft)) as client:
             yield "speculation", measure_speculation(client, rounds, asked.tokens or TOKENS)
+    if asked.scheduling:
+        with loaded(asked.load("")) as client:
+            yield "scheduling", measure_scheduling(client)
 
 
 def _on_shapes(asked: BenchOptions) -> Iterator[tuple[str, ShapeFigures]]:

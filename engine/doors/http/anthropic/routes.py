@@ -66,6 +66,7 @@ class AnthropicRoutes:
             form=wanted.form,
             adapter=adapter,
             structured=wanted.structured,
+            service=wanted.service,
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
         headers = notice_header(loaded, asked.tools) | ({} if cut is None else cut_header(cut))

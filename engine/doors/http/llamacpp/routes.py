@@ -138,7 +138,14 @@ class LlamaCppRoutes:
         sampling = wanted.sampling(loaded.files.tokenizer, loaded.card.eos_ids)
         adapter = adapter_of(loaded, wanted.model)
         switches = {} if wanted.cache_prompt else {keys.PREFIX_CACHE: False}
-        asked = AnswerRequest("", sampling, adapter=adapter, structured=wanted.structured(), optimisations=switches)
+        asked = AnswerRequest(
+            "",
+            sampling,
+            adapter=adapter,
+            structured=wanted.structured(),
+            optimisations=switches,
+            service=wanted.service,
+        )
         made = await prompts(asked, loaded)
         model = adapter or loaded.card.name
         writers = [

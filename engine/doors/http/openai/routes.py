@@ -219,6 +219,7 @@ class OpenAIRoutes:
             adapter=adapter_of(loaded, wanted.model),
             prompt_logprobs=max((each for each in scored if each is not None), default=None),
             structured=wanted.structured(),
+            service=wanted.service,
         )
         if isinstance(wanted, CompletionIn) and wanted.suffix and isinstance(given, str):
             return await self._service.infill(asked, given, wanted.suffix, loaded), None

@@ -174,6 +174,7 @@ class ResponsesRoutes:
             PromptForm(variables=template.variables(wanted.chat_template_kwargs), tools=tools),
             adapter=adapter,
             structured=wanted.structured(),
+            service=wanted.service,
         )
         prompt, cut = await while_there(request, self._service.prompt(asked, loaded))
         notices = wanted.notices(tools, loaded.files.tools.holds)

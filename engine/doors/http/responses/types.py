@@ -17,7 +17,7 @@ from engine.doors.http.fields import BadField
 from engine.doors.http.logprobs import check_top
 from engine.doors.http.responses.items import ItemIn, Placed, new_id
 from engine.doors.http.responses.tools import OURS, ClientTool, ResponsesTool, client_tools, notices_of
-from engine.doors.http.sampling import SamplingIn
+from engine.doors.http.sampling import TIERS, SamplingIn
 from engine.doors.http.structured import nothing, schema_of
 from engine.doors.http.tools import chosen, tool_config
 from engine.protocol import Overflow, Sampling, StructuredOutput, Thinking, Tool, ToolConfig
@@ -233,6 +233,7 @@ class ResponsesIn(SamplingIn, kw_only=True):
             user=self.user,
             safety_identifier=self.safety_identifier,
             prompt_cache_key=self.prompt_cache_key,
+            service_tier=next((tier for tier in ("priority", "flex") if TIERS[tier] == self.service), "default"),
             notices=list(notices) or UNSET,
         )
 
@@ -304,7 +305,7 @@ class ResponseOut(msgspec.Struct, kw_only=True):
     parallel_tool_calls: bool
     previous_response_id: str | None
     reasoning: ReasoningIn
-    service_tier: str = "default"
+    service_tier: str
     store: bool
     temperature: float
     text: dict[str, Any]

@@ -39,7 +39,7 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = {
     keys.KV_KIND: ("chats", "document"),
     keys.WINDOW_PAGES: ("chats", "document", "long answers", "returning"),
     keys.PAGE_POLICY: ("long answers",),
-    keys.ADMISSION: ("mixed",),
+    keys.PREFIX_FIRST: ("mixed",),
     keys.PREEMPTION: ("crowd",),
     keys.HOST_CACHE: ("returning",),
 }
@@ -73,7 +73,7 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
                 FeatureVariant("swap", {keys.PREEMPTION: "swap"}),
             ]
         case _:
-            besides: dict[str, Value] = {keys.HOST_CACHE: 0.0} if spec.key == keys.ADMISSION else {}
+            besides: dict[str, Value] = {keys.HOST_CACHE: 0.0} if spec.key == keys.PREFIX_FIRST else {}
             ways = [FeatureVariant(_word(spec, value), {spec.key: value} | besides) for value in spec.compare]
     refused = {value: reason for value, reason in spec.disabled_choices.items() if value != spec.value}
     left_out = [f"{spec.title}, {value}: {reason}" for value, reason in refused.items()]

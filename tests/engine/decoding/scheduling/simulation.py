@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.cache.manager import KVCacheManager
 from engine.cache.pool import PagePool, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.text import NewSequence
-from engine.decoding.scheduling.policy import FirstComeFirstServed
+from engine.decoding.scheduling.policy import Policy, Standing
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
 
 
@@ -22,7 +23,7 @@ class Job:
     cached: bool = True
     last_step: int = -1
     preemptions: int = 0
-    overtaken: int = 0
+    standing: Standing = field(default_factory=Standing)
     at: float = 0.0
     first: float | None = None
     gaps: list[float] = field(default_factory=list)
@@ -65,7 +66,7 @@ class Simulation:
         limits: Limits,
         draft_tokens: int = 0,
         accept: int = 0,
-        policy: type[FirstComeFirstServed] = FirstComeFirstServed,
+        policy: Callable[[], Policy] = Policy,
     ) -> None:
         self.pool = PagePool(pages)
         self.manager = KVCacheManager(self.pool)
@@ -80,14 +81,16 @@ class Simulation:
     def step(self) -> Plan[Job]:
         wanted = {job.owner: self.draft_tokens for job in self.scheduler.running}
         decoding = any(job.cache.pending == 1 for job in self.scheduler.running)
-        plan = self.scheduler.plan(self.limits, wanted)
+        plan = self.scheduler.plan(self.limits, wanted, self.now / 1e3)
         self.pool.check()
         self._obeys(plan, decoding)
         self.plans.append(plan)
         for job in plan.failed:
             self.scheduler.remove(job)
             self.failed.append(job)
-        self.now += 5.0 + sum(piece.rows + piece.drafts for piece in plan.slices)
+        rows = sum(piece.rows + piece.drafts for piece in plan.slices)
+        self.now += 5.0 + rows
+        self.scheduler.progress(plan.slices, rows, (5.0 + rows) / 1e3, self.now / 1e3)
         for piece in plan.slices:
             self._advance(piece.sequence, piece.rows, piece.last, piece.drafts)
         self.pool.check()
@@ -131,7 +134,7 @@ class Simulation:
             self.scheduler.settle(job, self.limits)
 
     def add(self, job: Job) -> Job:
-        job.at = self.now
+        job.at, job.standing.arrived_at = self.now, self.now / 1e3
         job.cache = SequenceCache(self.manager, NewSequence(job.owner, [0] * job.prompt, wholes=job.wholes))
         self.known.append(job)
         self.scheduler.add(job)

@@ -7,19 +7,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.pool import pages_for
-from engine.decoding.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
+from engine.decoding.scheduling.policies.classes import ServiceClasses
+from engine.decoding.scheduling.policies.first_come import StaticBatching
+from engine.decoding.scheduling.policies.mlfq import SkipJoinMLFQ
+from engine.decoding.scheduling.policies.shortest import ShortestRemaining
+from engine.decoding.scheduling.policy import MOST_OVERTAKEN, Policy, Standing
 from engine.decoding.scheduling.scheduler import SHARE, Limits
 from tests.contracts.scheduling_policy import SchedulingPolicyContract
 from tests.engine.decoding.scheduling.simulation import Job, Simulation
 from tests.kit.examples import examples
 
 
-class TestFirstComeFirstServed(SchedulingPolicyContract):
-    policy = FirstComeFirstServed
+class TestFirstCome(SchedulingPolicyContract):
+    policy = Policy
 
 
-class TestLongestPrefixFirst(SchedulingPolicyContract):
-    policy = LongestPrefixFirst
+class TestStaticBatching(SchedulingPolicyContract):
+    policy = StaticBatching
+
+
+class TestServiceClasses(SchedulingPolicyContract):
+    policy = ServiceClasses
+
+
+class TestSkipJoinMLFQ(SchedulingPolicyContract):
+    policy = SkipJoinMLFQ
+
+
+class TestShortestRemaining(SchedulingPolicyContract):
+    policy = ShortestRemaining
 
 
 def test_admission_is_first_come_first_served() -> None:
@@ -32,9 +48,11 @@ def test_admission_is_first_come_first_served() -> None:
 
 
 def test_a_prompt_without_a_cached_prefix_is_overtaken_a_few_times_at_most() -> None:
-    most = LongestPrefixFirst.MOST_OVERTAKEN
-    jobs = [Job(arrival, 20, 1, overtaken=overtaken) for arrival, overtaken in enumerate((most - 1, most, 0))]
-    order = LongestPrefixFirst().admission_order(jobs, lambda job: 16 * job.arrival)
+    counts = (MOST_OVERTAKEN - 1, MOST_OVERTAKEN, 0)
+    jobs = [Job(arrival, 20, 1, standing=Standing(overtaken=count)) for arrival, count in enumerate(counts)]
+    policy = Policy()
+    policy.prefix_first = True
+    order = policy.order(jobs, lambda job: 16 * job.arrival)
     assert [job.arrival for job in order] == [1, 2, 0]
 
 

@@ -300,6 +300,7 @@ def test_what_asks_for_nothing_is_served(api: openai.OpenAI, running: Running) -
         },
     )
     assert resolve(last(running).sampling, Sampling()).top_k == 0
+    assert last(running).service == "standard"
     api.completions.create(model="tiny", prompt="abc", n=2, best_of=2, echo=False, suffix=None)
     api.completions.create(model="tiny", prompt=[[5, 6]], max_tokens=1)
     assert list(last(running).prompt_ids) == [5, 6]
@@ -558,3 +559,21 @@ def test_the_cache_counters_are_scraped(running: Running, http: httpx.Client) ->
         assert f"# TYPE kvasir_cache_{name}_total counter\nkvasir_cache_{name}_total {value}\n" in text
     assert 'kvasir_cache_swapped_bytes{place="host"} 4096\n' in text
     assert 'kvasir_cache_swapped_bytes{place="disk"} 11\n' in text
+
+
+@pytest.mark.parametrize(
+    ("tier", "service"),
+    [
+        ("priority", "interactive"),
+        ("flex", "batch"),
+        ("default", "standard"),
+        ("batch", "batch"),
+        ("scale", "standard"),
+    ],
+)
+def test_a_tier_chooses_the_service_class(running: Running, http: httpx.Client, tier: str, service: str) -> None:
+    http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "abc"}], "service_tier": tier})
+    assert last(running).service == service
+    told = http.post("/v1/responses", json={"input": "abc", "service_tier": tier}).json()["service_tier"]
+    assert last(running).service == service
+    assert told == {"interactive": "priority", "batch": "flex"}.get(service, "default")

@@ -1,0 +1,94 @@
+"""Service classes: each with targets for its first token and for the time between tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from engine.catalogue import Choice
+from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.policy import (
+    CLASSES,
+    INTERACTIVE,
+    LEAST_READ,
+    Policy,
+    S,
+    SchedulingTechnique,
+    ServiceClass,
+    Tier,
+    within_targets,
+)
+
+EXPECTED = 60.0
+"""Seconds after an interactive sequence in which steps are kept short for the next one."""
+
+
+class ServiceClasses(Policy):
+    """Rows are shared among the classes by weight (stride scheduling, Waldspurger & Weihl 1995); within a class the
+    earliest deadline goes first, which is the oldest, since all have the same target.
+
+    A class that comes back begins where the busiest one is, so that it has no claim on the time it was away.
+    A waiting sequence takes pages of a running one of a lower class until its deadline has passed.
+    For a minute after an interactive sequence no step in which none is read is longer than its target between tokens,
+    so that the next one waits no longer for the end of a step.
+    """
+
+    patient = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[str, float] = {}
+        self._late: set[int] = set()
+        self._expects, self._expected = -math.inf, False
+
+    def begin(self, running: Sequence[S], waiting: Sequence[S], now: float) -> None:
+        everybody = [*running, *waiting]
+        present = {sequence.standing.service for sequence in everybody}
+        least = min((passed for name, passed in self._passed.items() if name in present), default=0.0)
+        self._passed = {name: max(self._passed.get(name, least), least) for name in present}
+        if INTERACTIVE.name in present:
+            self._expects = now + EXPECTED
+        asks = any(each.cache.pending > 1 and each.standing.service == INTERACTIVE.name for each in everybody)
+        self._expected = now < self._expects and not asks
+        self._late = {each.arrival for each in everybody if now > each.standing.arrived_at + _service(each).first_token}
+
+    def lane(self, sequence: S) -> int:
+        return [*CLASSES].index(sequence.standing.service)
+
+    def tier(self, sequence: S) -> Tier:
+        return self._passed[sequence.standing.service], -_service(sequence).weight
+
+    def level(self, sequence: S) -> int:
+        return 0 if sequence.arrival in self._late else self.lane(sequence)
+
+    def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
+        tightest = min((_service(sequence).between_tokens for sequence in decodes), default=0.0)
+        held = sum(1 for sequence in decodes if _service(sequence).between_tokens == tightest)
+        rows = costs.rows(INTERACTIVE.between_tokens) if self._expected else None
+        most = most if rows is None else min(most, max(rows, LEAST_READ))
+        return within_targets(decodes, held, most, costs)
+
+    def on_progress(self, sequence: S, rows: int, seconds: float, now: float) -> None:
+        name = sequence.standing.service
+        if name in self._passed:
+            self._passed[name] += rows / CLASSES[name].weight
+
+    def calm(self, running: Sequence[S], waiting: Sequence[S], now: float) -> float:
+        return 0.0 if waiting else math.inf
+
+
+def _service(sequence: S) -> ServiceClass:
+    return CLASSES[sequence.standing.service]
+
+
+SERVICE_CLASSES = SchedulingTechnique(
+    choice=Choice(
+        "classes",
+        "service classes",
+        explains="Interactive requests go before standard ones, and these before batch ones, each with its share, so "
+        "that none starves.",
+        also=("priority", "SLO", "earliest deadline first", "goodput"),
+    ),
+    paper="Waldspurger & Weihl 1995, Stride Scheduling (https://citeseerx.ist.psu.edu/viewdoc/summary?doi=10.1.1.188.2062)",
+    policy=ServiceClasses,
+)

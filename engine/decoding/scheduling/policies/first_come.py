@@ -1,0 +1,32 @@
+"""First come, first served, with continuous and with static batching."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.catalogue import Choice
+from engine.decoding.scheduling.policy import Policy, S, SchedulingTechnique
+
+
+class StaticBatching(Policy):
+    """A batch begins when the one before it has ended whole, as servers did before Orca (Yu et al. 2022)."""
+
+    def admits(self, running: Sequence[S]) -> bool:
+        return not running
+
+
+FIRST_COME = SchedulingTechnique(
+    choice=Choice("first_come", "first come, first served", explains="Requests start in the order of arrival."),
+    policy=Policy,
+)
+STATIC = SchedulingTechnique(
+    choice=Choice(
+        "static",
+        "static batching",
+        explains="Waiting requests start together once all answers of the batch before have ended. It is here to be "
+        "compared with: whoever arrives late waits for the longest answer.",
+        also=("request-level scheduling",),
+    ),
+    paper="Yu et al. 2022, Orca (https://www.usenix.org/conference/osdi22/presentation/yu)",
+    policy=StaticBatching,
+)

@@ -1,0 +1,160 @@
+"""Policies on virtual time: each keeps its promise, none starves anybody, and targets hold where the budget can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.policies.classes import ServiceClasses
+from engine.decoding.scheduling.policies.first_come import StaticBatching
+from engine.decoding.scheduling.policies.mlfq import LEVELS, STARVED, SkipJoinMLFQ, entry_level, quantum
+from engine.decoding.scheduling.policies.shortest import ShortestRemaining
+from engine.decoding.scheduling.policy import BATCH, CLASSES, INTERACTIVE, LEAST_READ, Policy
+from engine.decoding.scheduling.scheduler import Limits
+from engine.decoding.simulate.figures import TraceSummary, summary
+from engine.decoding.simulate.simulator import Simulator
+from engine.decoding.simulate.trace import Arrival, TraceSpec, synthetic
+from tests.kit.examples import examples
+
+STEP, ROW = 0.02, 0.001
+COSTS = StepCosts((1, STEP + ROW), (256, STEP + 256 * ROW))
+POLICIES: Sequence[type[Policy]] = (Policy, StaticBatching, ServiceClasses, SkipJoinMLFQ, ShortestRemaining)
+
+
+def served(policy: Policy, trace: Sequence[Arrival], limits: Limits, pages: int = 4000) -> TraceSummary:
+    simulator = Simulator(policy, limits, COSTS, pages)
+    found = summary(simulator.run(trace))
+    assert simulator.failed == 0
+    assert simulator.manager.pool.used_count == 0
+    return found
+
+
+def arrivals() -> st.SearchStrategy[list[Arrival]]:
+    one = st.builds(Arrival, st.floats(0, 20), st.integers(1, 300), st.integers(1, 120), st.sampled_from([*CLASSES]))
+    return st.lists(one, min_size=1, max_size=30).map(lambda found: sorted(found, key=lambda arrival: arrival.at))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(trace=arrivals(), batch=st.integers(1, 8), pages=st.sampled_from([40, 80, 4000]))
+@examples(15)
+def test_all_work_is_done_and_pages_come_back(
+    policy: type[Policy], trace: list[Arrival], batch: int, pages: int
+) -> None:
+    found = served(policy(), trace, Limits(64, max_batch=batch), pages)
+    assert found.requests == len(trace)
+
+
+@pytest.mark.parametrize("policy", [Policy, ServiceClasses, SkipJoinMLFQ, ShortestRemaining])
+def test_the_machine_never_idles_while_there_is_work(policy: type[Policy]) -> None:
+    """Conservation of work: whatever the order, as many tokens are written by the end, in steps as full."""
+    trace = [each._replace(at=0.0) for each in synthetic(TraceSpec(60, 1.0, lengths="heavy"))]
+    simulator = Simulator(policy(), Limits(512, max_batch=4, targets=False), COSTS, 4000)
+    ended = list(simulator.run(trace))
+    assert simulator.busy == pytest.approx(simulator.now)
+    assert len(ended) == 60
+
+
+def test_short_answers_do_not_wait_for_long_ones_in_feedback_queues() -> None:
+    trace = list(synthetic(TraceSpec(2500, 5.0, lengths="heavy")))
+    limits = Limits(512, max_batch=8)
+    first_come, queues = served(Policy(), trace, limits), served(SkipJoinMLFQ(), trace, limits)
+    bound = served(ShortestRemaining(), trace, limits)
+    assert queues.mean < 0.4 * first_come.mean
+    assert bound.mean < queues.mean
+
+
+def test_continuous_batching_does_three_times_the_work_of_static_batching() -> None:
+    trace = [each._replace(at=0.0) for each in synthetic(TraceSpec(600, 1.0, lengths="heavy"))]
+    spans = []
+    for policy in (Policy(), StaticBatching()):
+        simulator = Simulator(policy, Limits(512, max_batch=32), COSTS, 8000)
+        list(simulator.run(trace))
+        spans.append(simulator.now)
+    assert spans[1] > 3 * spans[0]
+
+
+def test_an_interactive_request_hardly_notices_a_flood_of_batch_requests() -> None:
+    asks = [Arrival(10.0 + 2.0 * number, 160, 10, INTERACTIVE.name) for number in range(101)]
+    flood = [Arrival(0.0, 200, 400, BATCH.name) for _ in range(150)]
+    limits = Limits(512, max_batch=64)
+
+    def p99(policy: Policy, trace: list[Arrival]) -> float:
+        simulator = Simulator(policy, limits, COSTS, 4000)
+        ended = [done for done in simulator.run(sorted(trace)) if done.spec.service == INTERACTIVE.name]
+        assert len(ended) == len(asks)
+        return summary(ended).first_p99
+
+    idle = p99(ServiceClasses(), asks)
+    assert p99(ServiceClasses(), asks + flood) < 1.5 * idle
+    assert p99(Policy(), asks + flood) > 3 * idle
+
+
+def test_a_flood_of_interactive_requests_leaves_batch_requests_their_share() -> None:
+    flood = [Arrival(0.02 * number, 100, 50, INTERACTIVE.name) for number in range(1500)]
+    patient = [Arrival(1.0, 20, 20, BATCH.name)]
+    simulator = Simulator(ServiceClasses(), Limits(512, max_batch=8), COSTS, 4000)
+    ended = {done.spec.service: done for done in simulator.run(sorted(flood + patient))}
+    shares = sum(each.weight for each in CLASSES.values()) / BATCH.weight
+    alone = (STEP + 20 * ROW) + 20 * (STEP + ROW)
+    assert ended[BATCH.name].completion < shares * alone + BATCH.first_token
+
+
+def test_who_is_not_served_goes_to_the_first_queue_after_a_while() -> None:
+    long = [Arrival(0.0, 10, 2000)] * 2
+    stream = [Arrival(1.0 + 0.01 * number, 1, 1) for number in range(6000)]
+    simulator = Simulator(SkipJoinMLFQ(), Limits(64, max_batch=2), COSTS, 4000)
+    worst = max(done.worst for done in simulator.run(long + stream) if done.spec.answer == 2000)
+    assert STARVED < worst < STARVED + 5.0
+
+
+def test_a_prompt_joins_the_queue_that_its_reading_takes() -> None:
+    assert [entry_level(seconds) for seconds in (0.0, 0.5, 0.6, 1.1, 1e6)] == [0, 0, 1, 2, LEVELS - 1]
+    assert quantum(2) == 4 * quantum(0)
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_a_long_prompt_lifts_no_answer_above_its_target(on: bool) -> None:
+    eight = [Arrival(0.0, 16, 400, name) for name in [INTERACTIVE.name] * 7 + [BATCH.name]]
+    long = Arrival(5.0, 4000, 4)
+    simulator = Simulator(Policy(), Limits(512, targets=on), COSTS, 4000)
+    worst = max(done.worst for done in simulator.run([*eight, long]) if done.spec.answer == 400)
+    before = STEP + 8 * ROW
+    assert (worst <= max(INTERACTIVE.between_tokens, before + LEAST_READ * ROW) + 1e-9) == on
+    assert worst > 0.3 or on
+
+
+def test_costs_are_learned_from_steps_by_their_rows() -> None:
+    costs = StepCosts()
+    assert costs.rows(1.0) is None
+    costs.learn(1, STEP + ROW)
+    assert costs.seconds(100) is None, "steps of one size say nothing of others"
+    for rows in (30, 200):
+        costs.learn(rows, STEP + rows * ROW)
+    for _ in range(2000):  # whatever comes after, what large steps took is known
+        costs.learn(1, STEP + ROW)
+    assert costs.seconds(100) == pytest.approx(STEP + 100 * ROW)
+    assert costs.seconds(400) == pytest.approx(STEP + 400 * ROW)
+    assert costs.rows(0.05) == pytest.approx(30, abs=1)
+    assert costs.rows(0.01) == 0
+    for _ in range(200):
+        costs.learn(200, 1.0)  # the machine is busy by now
+    assert costs.seconds(200) == pytest.approx(1.0, rel=0.01)
+
+
+def test_more_rows_that_take_no_longer_set_no_limit() -> None:
+    costs = StepCosts((1, 0.02), (64, 0.01))
+    assert costs.rows(0.05) is None
+    assert costs.seconds(64) == pytest.approx(0.02)
+
+
+def test_a_batch_has_no_more_sequences_than_it_may() -> None:
+    trace = [Arrival(0.0, 10, 30) for _ in range(20)]
+    assert (
+        served(Policy(), trace, Limits(64, max_batch=20)).mean
+        < 1.7
+        < served(Policy(), trace, Limits(64, max_batch=2)).mean
+    )
