@@ -34,6 +34,8 @@ def about_key(key: NamedKey) -> str:
         said.append(f"{key.rate:,} requests a minute")
     if key.concurrent:
         said.append(f"{key.concurrent:,} at once")
+    if key.service:
+        said.append(key.service)
     return " · ".join(said)
 
 

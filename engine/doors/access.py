@@ -14,7 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.doors.security import KEY_HEADERS, HttpRefusal, bearer, token_matches
-from engine.protocol.access import NamedKey
+from engine.protocol.access import NamedKey, ServiceName
 from engine.protocol.serving import HttpRequest
 from engine.services.answers.stream import Stream
 from engine.services.keys import KnownKeys
@@ -76,6 +76,8 @@ class Visit:
     use: KeyUse | None = None
     status: int = 0
     stream: Stream | None = None
+    service: ServiceName = ""
+    """The class of its key's requests."""
 
     def record(self) -> HttpRequest:
         """What is told of it: neither texts nor keys, and no query, which may hold either."""
@@ -109,7 +111,7 @@ class Access:
         visit = visit_of(request.scope)
         if (key := self._key(request.headers)) is None:
             return _STRANGER
-        visit.name = key.name
+        visit.name, visit.service = key.name, key.service
         use = self._uses.setdefault(key, KeyUse(key, self._now()))
         if (refusal := use.refusal(key, self._now())) is None:
             visit.use = use

@@ -11,6 +11,7 @@ from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.compute.sampling.params import MAX_LOGPROBS, SamplingError, resolve, with_least_length
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
+from engine.decoding.scheduling.policy import STANDARD
 from engine.loading.model import LoadedModel
 from engine.loading.parts.adapter import find_adapter
 from engine.loop.commands import AddRequest
@@ -69,7 +70,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
         request.pooling, request.second = command.pooling, command.second
-        request.standing.service = command.service
+        request.standing.service = command.service or STANDARD.name
         if command.grammar is not None:
             request.constraint = _constraint(command, command.grammar, model)
         made.append(request)

@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 from engine.compute.runner.perplexity import Scores
 from engine.compute.vision.placeholders import PlaceholderSpans
 from engine.config.pooling import Pooling
-from engine.decoding.scheduling.policy import STANDARD
 from engine.loading.model import LoadModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, ToolConfig, Unload, UnloadAdapter, Value
@@ -29,7 +28,7 @@ class AddRequest(NamedTuple):
     ``pooling``: an embedding of the prompt is computed instead of answers (:class:`engine.loop.events.Embedded`).
     ``second`` is the token with which the second of an encoder's two texts begins, 0 where there is one.
     ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
-    ``tools`` are those that it may call. ``service`` names its service class.
+    ``tools`` are those that it may call. ``service`` names its service class, "" the standard one.
     """
 
     id: str
@@ -49,7 +48,7 @@ class AddRequest(NamedTuple):
     tools: ToolConfig | None = None
     pooling: Pooling | None = None
     second: int = 0
-    service: str = STANDARD.name
+    service: str = ""
 
 
 class Inspect(NamedTuple):

@@ -70,6 +70,7 @@ def add(context: Context, request: AddKey, emit: Emit) -> AddedKey:
         expires=now + request.days * _DAY if request.days else 0,
         rate=request.rate,
         concurrent=request.concurrent,
+        service=request.service,
     )
 
     def with_it(kept: list[KeptKey]) -> list[KeptKey]:

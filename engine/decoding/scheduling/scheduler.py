@@ -148,7 +148,7 @@ class Scheduler(Generic[S]):
         """The first of the running ones that take part in a step; the places of those behind are the queue's, by the
         policy's tiers."""
         taking = ranked[:most]
-        for place, sequence in enumerate(queue[: len(ranked)]):
+        for place, sequence in enumerate(queue[:most]):
             if len(taking) + place < most:
                 continue
             if not taking or self.policy.tier(taking[-1]) <= self.policy.tier(sequence):

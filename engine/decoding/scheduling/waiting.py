@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic
 
 from engine.decoding.scheduling.policy import S
@@ -28,8 +28,8 @@ class WaitingQueue(Generic[S]):
         for lane in self._lanes.values():
             yield from lane
 
-    def __contains__(self, sequence: object) -> bool:
-        return any(sequence is other for other in self)
+    def __contains__(self, sequence: S) -> bool:
+        return sequence.arrival in self._filed
 
     def append(self, sequence: S) -> None:
         lane = self._filed[sequence.arrival] = self._lane(sequence)
@@ -43,7 +43,7 @@ class WaitingQueue(Generic[S]):
         """The oldest of each lane."""
         return [sequence for lane in self._lanes.values() for sequence in lane[:MOST_LOOKED_AT]]
 
-    def refile(self, sequences: Iterator[S] | list[S]) -> None:
+    def refile(self, sequences: Iterable[S]) -> None:
         """Move those that belong to another lane by now."""
         for sequence in sequences:
             if self._filed[sequence.arrival] != self._lane(sequence):

@@ -23,9 +23,10 @@ def _show_added(made: AddedKey) -> None:
 
 def _show_list(found: list[NamedKey]) -> None:
     rows = [
-        (each.name, _day(each.created), _day(each.expires), _most(each.rate), _most(each.concurrent)) for each in found
+        (each.name, _day(each.created), _day(each.expires), _most(each.rate), _most(each.concurrent), each.service)
+        for each in found
     ]
-    table(("key", "made", "expires", "requests a minute", "at once"), rows)
+    table(("key", "made", "expires", "requests a minute", "at once", "class"), rows)
 
 
 def _show_revoked(gone: NamedKey) -> None:

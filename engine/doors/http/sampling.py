@@ -11,7 +11,7 @@ from engine.doors.http.fields import BadField
 from engine.protocol import Sampling
 from engine.services.answers.refused import shortened
 
-TIERS = {**{name: name for name in CLASSES}, "priority": INTERACTIVE.name, "flex": BATCH.name}
+TIERS = {**{name: name for name in CLASSES}, "default": STANDARD.name, "priority": INTERACTIVE.name, "flex": BATCH.name}
 """Service classes by the tiers that OpenAI sells, and by their own names."""
 UNLIMITED = -1
 """As a number of tokens: no limit but the context, as llama.cpp and Ollama write it."""
@@ -41,8 +41,8 @@ class SamplingIn(msgspec.Struct, kw_only=True):
 
     @property
     def service(self) -> str:
-        """The service class of the tier, by OpenAI's names or Kvasir's; other words, as auto, mean the usual one."""
-        return TIERS.get(self.service_tier or "", STANDARD.name)
+        """The service class of the tier, by OpenAI's names or Kvasir's; "" for other words, as auto."""
+        return TIERS.get(self.service_tier or "", "")
 
     def check(self, vocabulary: int) -> None:
         """Raises BadField with a sentence for what cannot be served by a model with this vocabulary."""

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from engine.decoding.scheduling.policy import CLASSES
 from engine.doors.access import Access, visit_of
 from engine.doors.http.body import read_body
 from engine.doors.http.errors import FAILURES
@@ -21,6 +22,7 @@ from engine.doors.security import HttpRefusal, error_response
 from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
 from engine.protocol import ContextCut, Message, ToolConfig
+from engine.protocol.access import ServiceName
 from engine.services.answers.overflow import too_long, window_of
 from engine.services.answers.refused import Refused, shortened
 from engine.services.answers.request import AnswerRequest, PromptTokens
@@ -160,7 +162,8 @@ class HttpService:
     ) -> _T:
         """Give the engine the prompts, and ``write`` the response once it has begun; one that ``streams`` begins
         while it is silent still. Raises :class:`Refused`, and ClientDisconnect."""
-        stream = visit_of(request.scope).stream = self.begin(prompts)
+        visit = visit_of(request.scope)
+        stream = visit.stream = self.begin(prompts, visit.service)
         try:
             await while_there(request, stream.begin(KEEP_ALIVE_SECONDS if streams else None))
             return await write(stream)
@@ -168,11 +171,12 @@ class HttpService:
             stream.leave()
             raise
 
-    def begin(self, prompts: Sequence[PromptRequest]) -> Stream:
-        """Give the engine the prompts. Raises :class:`Refused` once the server stops."""
+    def begin(self, prompts: Sequence[PromptRequest], service: ServiceName = "") -> Stream:
+        """Give the engine the prompts, in the class of the key's requests or a less urgent one. Raises
+        :class:`Refused` once the server stops."""
         if self._stopping:
             raise Refused("stopping", STOPPED)
-        stream = Stream(self.hub, prompts)
+        stream = Stream(self.hub, [_within(prompt, service) for prompt in prompts])
         self._streams.add(stream)
         return stream
 
@@ -192,6 +196,12 @@ class StreamedAnswer(StreamingResponse):
         finally:
             self._stream.leave()
             self._use.leave()
+
+
+def _within(prompt: PromptRequest, service: ServiceName) -> PromptRequest:
+    asked = [name for name in (service, prompt.command.service) if name]
+    least = max(asked, key=[*CLASSES].index, default="")
+    return prompt._replace(command=prompt.command._replace(service=least))
 
 
 def _refused(refusal: HttpRefusal | None, shape: Callable[[HttpRefusal], Response]) -> Response | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.pooling import Pooling
-from engine.decoding.scheduling.policy import STANDARD
 from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage, Overflow, Sampling, StructuredOutput, Thinking, ToolConfig, Value
 from engine.text.grammar import Grammar
@@ -47,7 +46,7 @@ class AnswerRequest(NamedTuple):
     prompt_logprobs: int | None = None
     structured: StructuredOutput | None = None
     pooling: Pooling | None = None
-    service: str = STANDARD.name
+    service: str = ""
 
     @property
     def tools(self) -> ToolConfig | None:

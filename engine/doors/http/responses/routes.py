@@ -43,6 +43,7 @@ from engine.doors.http.service import (
 )
 from engine.doors.http.timings import Pace
 from engine.doors.security import error_response
+from engine.protocol.access import ServiceName
 from engine.services.answers.overflow import reserve
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest
@@ -139,7 +140,8 @@ class ResponsesRoutes:
                 raise Refused("rate_limit_exceeded", text)
             done(response)
             queued = json_response(response, headers)
-            task = asyncio.create_task(self._write(wanted, prompt, writer, done))
+            service = visit_of(request.scope).service
+            task = asyncio.create_task(self._write(wanted, prompt, writer, done, service))
             self._running[response.id] = task
             task.add_done_callback(lambda _: self._running.pop(response.id))
             return queued
@@ -203,13 +205,14 @@ class ResponsesRoutes:
         prompt: PromptRequest,
         writer: ResponseWriter,
         done: Callable[[ResponseOut], None],
+        service: ServiceName,
     ) -> None:
         """Write a response that its client comes back for."""
         response, stream = writer.response, None
         with self._service.residency.use() as use:
             try:
                 await use.model(wanted.model, wanted.ttl)
-                stream = self._service.begin([prompt])
+                stream = self._service.begin([prompt], service)
                 await stream.begin()
                 response.status = "in_progress"
                 done(response)

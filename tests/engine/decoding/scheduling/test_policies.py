@@ -151,6 +151,14 @@ def test_more_rows_that_take_no_longer_set_no_limit() -> None:
     assert costs.seconds(64) == pytest.approx(0.02)
 
 
+def test_urgent_newcomers_take_the_places_of_all_that_are_behind_them() -> None:
+    trace = [Arrival(0.0, 4, 300, BATCH.name) for _ in range(2)]
+    trace += [Arrival(1.0, 4, 20, INTERACTIVE.name) for _ in range(6)]
+    simulator = Simulator(ServiceClasses(), Limits(64, max_batch=4), COSTS, 400)
+    ended = [done for done in simulator.run(trace) if done.spec.service == INTERACTIVE.name]
+    assert sorted(round(done.first_token, 3) for done in ended)[3] < 0.1, "four of them start at once"
+
+
 def test_a_batch_has_no_more_sequences_than_it_may() -> None:
     trace = [Arrival(0.0, 10, 30) for _ in range(20)]
     assert (

@@ -16,6 +16,7 @@ from engine.doors.access import KeyUse
 from engine.doors.cli.serve import _of_access
 from engine.doors.serve import Server, open_socket
 from engine.doors.tls import Tls
+from engine.loop.commands import AddRequest
 from engine.protocol.access import AddKey, NamedKey, RevokeKey
 from engine.protocol.operations import ADD_KEY, REVOKE_KEY
 from engine.services.operations import perform
@@ -26,7 +27,7 @@ from tests.kit.servers import TOKEN
 ASKED = {"messages": [{"role": "user", "content": "secret words"}], "max_tokens": 3}
 
 
-def key_of(name: str, **limits: int) -> str:
+def key_of(name: str, **limits: Any) -> str:
     return perform(ADD_KEY, AddKey(name=name, **limits)).key
 
 
@@ -44,6 +45,24 @@ def test_a_named_key_opens_http_until_it_is_revoked(running: Running) -> None:
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert "kvasir keys add" in refused.json()["error"]["message"]
         assert other.get("/metrics").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("key", "tier", "service"),
+    [
+        ("", None, ""),
+        ("", "priority", "interactive"),
+        ("interactive", None, "interactive"),
+        ("interactive", "flex", "batch"),
+        ("standard", "priority", "standard"),
+        ("batch", "default", "batch"),
+    ],
+)
+def test_a_key_says_how_urgent_its_requests_may_be(running: Running, key: Any, tier: str | None, service: str) -> None:
+    with asking(running, key_of("laptop", service=key)) as http:
+        assert http.post("/v1/chat/completions", json={**ASKED, "service_tier": tier}).status_code == 200
+    asked = [each for each in running.engine.seen if isinstance(each, AddRequest)]
+    assert asked[-1].service == service
 
 
 def test_a_named_key_does_not_open_the_websocket(running: Running) -> None:

@@ -300,7 +300,7 @@ def test_what_asks_for_nothing_is_served(api: openai.OpenAI, running: Running) -
         },
     )
     assert resolve(last(running).sampling, Sampling()).top_k == 0
-    assert last(running).service == "standard"
+    assert last(running).service == ""
     api.completions.create(model="tiny", prompt="abc", n=2, best_of=2, echo=False, suffix=None)
     api.completions.create(model="tiny", prompt=[[5, 6]], max_tokens=1)
     assert list(last(running).prompt_ids) == [5, 6]
@@ -568,7 +568,7 @@ def test_the_cache_counters_are_scraped(running: Running, http: httpx.Client) ->
         ("flex", "batch"),
         ("default", "standard"),
         ("batch", "batch"),
-        ("scale", "standard"),
+        ("scale", ""),
     ],
 )
 def test_a_tier_chooses_the_service_class(running: Running, http: httpx.Client, tier: str, service: str) -> None:
