@@ -1,4 +1,4 @@
-"""The charts over time: token rate, memory by owner, requests."""
+"""The charts over time: token rate, memory by owner, the GPU."""
 
 from __future__ import annotations
 
@@ -123,41 +123,6 @@ class MemoryChart(TimeChart):
             ("Other programs", m.other_programs),
         )
         return f"Memory of {of}\n" + "\n".join(f"{name}: {size(value)}" for name, value in owners)
-
-
-class QueueChart(TimeChart):
-    """Chart of the requests that were decoding, prefilling or queued, over the last minute."""
-
-    def __init__(self, theme: Theme) -> None:
-        super().__init__("Requests", theme, [Curve() for _ in range(3)])
-        self._plot.scale = words.count
-        self._legend = self.small_label()
-        self.column.addWidget(self._legend)
-        self.recolour()
-
-    def values(self, frame: Telemetry) -> tuple[float, ...]:
-        return words.requests(frame.queue)
-
-    def draw(self, frame: Telemetry) -> None:
-        ages, sums = self._ring.ages, np.cumsum(self._ring.values, axis=0)
-        self._plot.top = max(4.0, 2 * float(np.ceil(sums[-1].max() / 2)))  # half of it is a whole number
-        for curve, heights in zip(self._curves, sums[::-1], strict=True):
-            curve.set(ages, heights)
-        self.set_figure(words.queue(frame.queue))
-        self._number(frame)
-
-    def colors(self) -> list[str]:
-        return [self.theme.tint("mute", 0.4, "panel"), self.theme.tokens.violet, self.theme.tokens.accent]
-
-    def recolour(self) -> None:
-        super().recolour()
-        self._number(self._frame)
-
-    def _number(self, frame: Telemetry | None) -> None:
-        """The legend, with how many there are now."""
-        counts = words.requests(frame.queue) if frame is not None else (0, 0, 0)
-        names = zip(reversed(self.colors()), counts, ("decoding", "prefilling", "queued"), strict=True)
-        self._legend.show_entries([Legend(color, f"{count} {name}") for color, count, name in names])
 
 
 class GpuChart(TimeChart):

@@ -93,6 +93,8 @@ class PlotStrip(QWidget):
     """A click on the line of figures."""
     why_requested = Signal(object)
     """The button that asks why this is slow."""
+    chat_requested = Signal(str)
+    """A click on an answer of this chat."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -210,13 +212,16 @@ class PlotStrip(QWidget):
         if self._charts:
             return
         from app.plots.acceptance import AcceptanceChart
-        from app.plots.charts import GpuChart, MemoryChart, QueueChart, RateChart
+        from app.plots.charts import GpuChart, MemoryChart, RateChart
         from app.plots.pages import PagesChart
+        from app.plots.timeline import TimelineChart
 
         theme, self._pages = self._theme, PagesChart(self._theme, self.hues)
         rates = RateChart(theme)
         rates.why.asked.connect(self.why_requested)
-        made: list[Chart] = [rates, MemoryChart(theme), self._pages, QueueChart(theme)]
+        timeline = TimelineChart(theme)
+        timeline.chat_requested.connect(self.chat_requested)
+        made: list[Chart] = [rates, MemoryChart(theme), self._pages, timeline]
         for chart in (*made, AcceptanceChart(theme), GpuChart(theme)):
             chart.setObjectName(f"plots.{type(chart).__name__}")
             divider = named(QFrame(), edge="left")

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from app.words import GB, size
-from engine.protocol import Acceptance, GpuReading, MemoryByOwner, PageCounts, QueueCounts, Telemetry
+from engine.protocol import (
+    Acceptance,
+    GpuReading,
+    MemoryByOwner,
+    PageCounts,
+    Phase,
+    PhaseChange,
+    QueueCounts,
+    Telemetry,
+)
 
 LIMIT = " (the limit for one chat)"
 
@@ -76,6 +87,22 @@ def gpu_values(reading: GpuReading) -> list[tuple[str, str, str]]:
         ("memory_mhz", reading.memory_mhz, "{:,.0f} MHz", "Clock of the memory"),
     ]
     return [(field, form.format(value), name) for field, value, form, name in facts if value is not None]
+
+
+_DOING: dict[Phase, str] = {
+    "waiting": "waited {}",
+    "prefill": "prompt read in {}",
+    "decode": "written in {}",
+    "paused": "paused {}",
+    "preempted": "without its pages {}",
+}
+
+
+def answer(newest: PhaseChange, seconds: Mapping[Phase, float]) -> str:
+    """An answer in the timeline, for its tooltip."""
+    name = f"answer {newest.answer + 1}" if newest.answer else "answer"
+    head = f"{newest.service} {name}: prompt of {newest.prompt:,} tokens, {newest.generated:,} tokens written"
+    return "\n".join([head, *(_DOING[phase].format(f"{each:.2f} s") for phase, each in seconds.items())])
 
 
 def queue(queue: QueueCounts) -> str:

@@ -20,6 +20,7 @@ from engine.decoding.scheduling.policy import Policy, SchedulingTechnique
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
+from engine.decoding.telemetry.phases import Phases
 from engine.decoding.telemetry.records import DraftRecord, HostSeconds, StepRecord
 from engine.loading.model import LoadedModel
 from engine.loop.answers import AppendResult, extend, flushed
@@ -68,6 +69,7 @@ class Stepper:
         self._began = self._scheduled = 0.0  # of the step that is collected next
         self._preempted = 0
         self._policy = ""
+        self._phases = Phases()
 
     @property
     def page_counts(self) -> PageCounts:
@@ -89,6 +91,7 @@ class Stepper:
         )
         self.requests[request.owner] = request
         self.scheduler.add(request)
+        self._phases.tell(request, "waiting", self.clock())
 
     def stop_sharing(self) -> None:
         """Stop sharing pages of running requests: the arithmetic changed, so that their pages would be mixed."""
@@ -108,6 +111,7 @@ class Stepper:
         self.scheduler.remove(request)
         self.executor.controller.release(request)
         self.requests.pop(request.owner, None)
+        self._phases.tell(request, "ended", self.clock())
         if outcome is None:
             for event in flushed(request):
                 self._emit(event)
@@ -186,6 +190,9 @@ class Stepper:
             if request.progress.admitted_at is None:
                 request.progress.admitted_at, request.progress.cached_tokens = now, request.num_computed
                 self.cache.count_hits(request)
+        for request in plan.preempted:
+            self._phases.tell(request, "preempted", now)
+        self._phases.plan(plan.slices, self.scheduler.running, now)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
         for place, piece in enumerate(plan.slices):
@@ -388,6 +395,7 @@ class Stepper:
                 self.finish(newest, "memory", OUT_OF_MEMORY)
             else:
                 self.scheduler.preempt(newest)
+                self._phases.tell(newest, "preempted", self.clock())
             return
         lost = lost_device(error)
         if lost is not None:
@@ -439,5 +447,6 @@ class Stepper:
                 captured=None if runner.graphs is None else not runner.eager,
                 eager=runner.eager,
                 trees=trees_of(taken),
+                phases=self._phases.take(),
             )
         )

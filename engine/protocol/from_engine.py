@@ -238,6 +238,25 @@ class PageCounts(Part, frozen=True):
         return (self.used - self.cached) / max(self.total, 1)
 
 
+Phase = Literal["waiting", "prefill", "decode", "paused", "preempted", "ended"]
+"""What an answer is doing: it waits for its first step, its prompt is read, its tokens are written, it keeps its pages
+without taking part in steps, it gave its pages up and waits again, or it is over."""
+
+
+class PhaseChange(Part, frozen=True):
+    """An answer enters a phase at ``at``, seconds of the frames' clock. ``service`` is its class, ``prompt`` and
+    ``generated`` its tokens so far."""
+
+    id: str
+    answer: int
+    phase: Phase
+    at: float
+    chat: str = ""
+    service: str = ""
+    prompt: int = 0
+    generated: int = 0
+
+
 class QueueCounts(Part, frozen=True):
     waiting: int
     running: int
@@ -305,6 +324,8 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     """Joules of the GPU for each token generated in the last ten seconds, pauses aside; None: no token, or unknown."""
     bytes_per_pass: float | None = None
     """Bytes of weights, keys and values that a pass of the model reads while decoding, without what drafters read."""
+    phases: list[PhaseChange] = []
+    """Phases that answers entered since the receiver's previous frame, in order; of very many the newest."""
 
 
 class Error(Message, tag="error", frozen=True):

@@ -14,13 +14,14 @@ from app.charts.scale import nice_ceiling
 from app.plots import words
 from app.plots.acceptance import AcceptanceChart
 from app.plots.chart import MAX_MARKS
-from app.plots.charts import GpuChart, MemoryChart, QueueChart, RateChart
+from app.plots.charts import GpuChart, MemoryChart, RateChart
 from app.plots.pages import PagesChart
 from app.plots.ring import Ring
 from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip, still
+from app.plots.timeline import TimelineChart
 from app.theme.widgets import ElidedLabel
 from app.words import kv_cached, size, waste
-from engine.protocol import Acceptance, GpuReading, PageCounts, QueueCounts
+from engine.protocol import Acceptance, GpuReading, PageCounts, PhaseChange, QueueCounts
 from tests.app.specs import frame
 
 
@@ -97,9 +98,9 @@ def test_charts_show_the_newest_frame(strip):
     assert [area.y[-1] / 1e9 for area in reversed(memory._curves)] == pytest.approx([3, 7, 7.75, 8, 8.5, 9])
     assert isinstance(pages, PagesChart)
     assert pages.figure.text() == "459 in use · 153 cached"
-    assert isinstance(queue, QueueChart)
+    assert isinstance(queue, TimelineChart)
     assert queue.figure.text() == "2 running, 1 queued"
-    assert [area.y[-1] for area in reversed(queue._curves)] == [1, 2, 3]
+    assert "1\xa0decoding" in queue._legend.text()
     assert isinstance(acceptance, AcceptanceChart)
     assert acceptance.figure.text() == "71 %"
     assert acceptance._caption.text() == "71 % accepted · 2.4 tokens per step"
@@ -275,7 +276,7 @@ def test_axes_have_a_scale_and_labels_of_marks_stand_above_the_data(strip):
     rate, memory, _, queue, *_ = strip.charts
     assert rate._plot.labels == ["0", "50", "100"]
     assert memory._plot.labels == ["0 MB", "5.0 GB", "10.0 GB"]
-    assert queue._plot.labels == ["0", "2", "4"]
+    assert queue.plot.ticks[-1] == (0.0, "now")
     assert [text for _, text in rate._plot.ticks] == ["-60 s", "-30 s", "now"]
     room = rate._plot.room()
     assert room.top() >= rate._plot.fontMetrics().height()
@@ -377,3 +378,34 @@ def test_a_resting_gpu_does_not_wake_the_strip():
     for change in ({"watts": 330.0}, {"celsius": 70.0}, {"core_mhz": 300.0}, {"watts": None}):
         assert not still(frame(1.0, gpu=msgspec.structs.replace(READING, **change)), before)
     assert not still(frame(1.0), before)
+
+
+def changes(*told: tuple[float, str, str]) -> list[PhaseChange]:
+    return [PhaseChange(id=id, answer=0, phase=phase, at=at, chat=f"chat {id}") for at, id, phase in told]
+
+
+def test_the_timeline_has_a_bar_for_each_answer_with_its_phases(strip, qtbot):
+    told = changes((1, "a", "waiting"), (2, "a", "prefill"), (3, "a", "decode"), (3, "b", "waiting"), (6, "a", "ended"))
+    strip.add(msgspec.structs.replace(frame(10.0), phases=told))
+    strip.add(msgspec.structs.replace(frame(11.0), phases=changes((10.5, "c", "paused"), (10.8, "b", "preempted"))))
+    timeline = strip.charts[3]
+    bars = {key[0]: bar for key, bar in timeline.answers.bars.items()}
+    assert bars["a"].seconds(11.0) == {"waiting": 1, "prefill": 1, "decode": 3}
+    assert bars["b"].seconds(11.0) == pytest.approx({"waiting": 7.8, "preempted": 0.2})
+    assert [bars[name].row for name in "abc"] == [0, 1, 0], "a has ended before c comes"
+    strip.tick()
+    assert "paused" in timeline._legend.text()
+    timeline.plot.resize(300, 120)
+    timeline.plot.grab()
+    area, bar = next((area, bar) for area, bar in timeline.plot.areas if bar is bars["b"])
+    with qtbot.waitSignal(strip.chat_requested) as asked:
+        qtbot.mouseClick(timeline.plot, Qt.MouseButton.LeftButton, pos=area.center().toPoint())
+    assert asked.args == ["chat b"]
+    assert "waited 7.80 s" in words.answer(bar.newest, bar.seconds(11.0))
+    idle = QueueCounts(waiting=0, running=0, prefilling=0)
+    strip.add(msgspec.structs.replace(frame(12.0), queue=idle))
+    assert all(bar.ended for bar in bars.values()), "whatever was not told"
+    strip.add(msgspec.structs.replace(frame(80.0), queue=idle))
+    assert not timeline.answers.bars, "older than the axis"
+    strip.add(msgspec.structs.replace(frame(1.0), phases=changes((0.5, "d", "decode"))))
+    assert [key[0] for key in timeline.answers.bars] == ["d"], "of an engine with another clock"

@@ -48,6 +48,7 @@ class CacheWiring(QObject):
         plots.watched.connect(lambda on: self.topics.watch("plots", frozenset({"pages"} if on else ())))
         view.describe.connect(self._describe)
         view.chosen.connect(self._open)
+        plots.chat_requested.connect(self._open)
         chat.chat_changed.connect(view.show_chat)
         history.changed.connect(self._on_history_changed)
         link.telemetry.connect(plots.add)

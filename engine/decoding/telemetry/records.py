@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from engine.protocol import PhaseChange
+
 
 class DraftRecord(NamedTuple):
     """Drafting of one proposer in a step. ``proposed[i]`` and ``accepted[i]`` count answers: those for which it drafted
@@ -63,6 +65,7 @@ class StepRecord(NamedTuple):
     seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
     ``host`` says what the host's part went into, ``drafting`` what drafting cost. ``captured``: whether the forward was
     a captured graph, None where none can be; ``eager`` says why it was not. ``trees``: the draft tokens themselves.
+    ``phases``: those that answers entered since the record before.
     """
 
     time: float
@@ -87,3 +90,4 @@ class StepRecord(NamedTuple):
     captured: bool | None = None
     eager: str = ""
     trees: tuple[TreeRecord, ...] = ()
+    phases: tuple[PhaseChange, ...] = ()

@@ -12,6 +12,8 @@ from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, 
 
 RATE_SECONDS = 1.0
 """Rates are over this long."""
+MOST_PHASES = 500
+"""Changes of phases in a frame."""
 KEPT_SECONDS = 10.0
 """Percentiles, medians and acceptance are over this long."""
 
@@ -115,6 +117,7 @@ class TelemetryWindow:
             captured=captured_share(records),
             eager_reason=commonest_reason(records),
             joules_per_token=joules_per_token(self._energy),
+            phases=[change for r in records if r.time > since for change in r.phases][-MOST_PHASES:],
         )
 
     def _forget(self, now: float) -> None:
