@@ -224,15 +224,15 @@ class Scheduler(Generic[S]):
     ) -> None:
         """Give rows to these, and to as many of the queue as there is ``room`` for."""
         decodes, reading = _split(taking, _decodes)
-        budget = limits.token_budget if decodes or plan.slices else limits.most
+        budget = within = limits.token_budget if decodes or plan.slices else limits.most
         if limits.targets:
-            budget = self.policy.budget([*decodes, *(piece.sequence for piece in plan.slices)], budget, self.costs)
-        self._decode(plan, decodes, max(0, budget - _rows(plan)))
-        left = budget - _rows(plan)
+            within = self.policy.budget([*decodes, *(piece.sequence for piece in plan.slices)], budget, self.costs)
+        self._decode(plan, decodes, max(0, within - _rows(plan)))
+        room_within, left = within - _rows(plan), budget - _rows(plan)
         if left <= 0:
             return
         draft_tokens = self._wish(plan, left if not (reading or self.waiting) else left * 3 // 4, wanted)
-        left -= sum(draft_tokens.values())
+        left = min(left - sum(draft_tokens.values()), room_within)  # what drafts are worth is their controller's matter
         parts = _parts([sequence.cache.pending for sequence in reading], self._unread(queue))
         for sequence, part in zip(reading, parts, strict=False):
             if left <= 0:

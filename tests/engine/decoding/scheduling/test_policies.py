@@ -18,6 +18,7 @@ from engine.decoding.scheduling.scheduler import Limits
 from engine.decoding.simulate.figures import TraceSummary, summary
 from engine.decoding.simulate.simulator import Simulator
 from engine.decoding.simulate.trace import Arrival, TraceSpec, synthetic
+from tests.engine.decoding.scheduling.simulation import Job, Simulation
 from tests.kit.examples import examples
 
 STEP, ROW = 0.02, 0.001
@@ -157,6 +158,15 @@ def test_urgent_newcomers_take_the_places_of_all_that_are_behind_them() -> None:
     simulator = Simulator(ServiceClasses(), Limits(64, max_batch=4), COSTS, 400)
     ended = [done for done in simulator.run(trace) if done.spec.service == INTERACTIVE.name]
     assert sorted(round(done.first_token, 3) for done in ended)[3] < 0.1, "four of them start at once"
+
+
+def test_targets_take_nothing_from_drafts() -> None:
+    """Whether they are worth their time is said by their controller, also where a plain step misses the target."""
+    simulation = Simulation(400, Limits(64), draft_tokens=30)
+    simulation.scheduler.costs = StepCosts((1, 0.5), (64, 1.5))
+    simulation.add(Job(0, 20, 200))
+    simulation.step()
+    assert simulation.step().slices[0].drafts == 30
 
 
 def test_a_batch_has_no_more_sequences_than_it_may() -> None:
