@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import structs
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter
 
@@ -32,7 +31,7 @@ class Bar:
 
     @property
     def ended(self) -> bool:
-        return self.newest.phase == "ended"
+        return self.entered[-1][1] == "ended"
 
     def spans(self, now: float) -> Iterator[tuple[float, float, Phase]]:
         """Begin and end of each phase, in order; the last one goes on until ``now``."""
@@ -77,7 +76,6 @@ class Answers:
         for bar in self.bars.values():
             if not bar.ended:
                 bar.entered.append((self.now, "ended"))
-                bar.newest = structs.replace(bar.newest, phase="ended", at=self.now)
 
     def _change(self, change: PhaseChange) -> None:
         bar = self.bars.get((change.id, change.answer))

@@ -21,11 +21,10 @@ class StepCosts:
 
     def learn(self, rows: int, seconds: float) -> None:
         """Count a step of ``rows`` rows, draft tokens included; one without rows says nothing."""
-        size = rows.bit_length()
-        before = self._means.get(size, (float(rows), seconds))
-        mean = tuple((1 - NEWEST) * old + NEWEST * new for old, new in zip(before, (rows, seconds), strict=True))
         if rows:
-            self._means[size] = mean[0], mean[1]
+            size = rows.bit_length()
+            mean, took = self._means.get(size, (float(rows), seconds))
+            self._means[size] = mean + NEWEST * (rows - mean), took + NEWEST * (seconds - took)
 
     @property
     def points(self) -> list[tuple[float, float]]:

@@ -15,8 +15,9 @@ from engine.protocol import keys
 if TYPE_CHECKING:
     from engine.cache.sequences import SequenceCache
 
-MOST_WAITING = 128
-"""With more waiting, looking up all their prefixes costs more than it gains: then the oldest go first."""
+MOST_LOOKED_AT = 128
+"""Sequences of a lane that a step looks at, the oldest: whoever stands further back waits for these anyway. With as
+many, looking up all their prefixes costs more than it gains."""
 MOST_OVERTAKEN = 8
 MOST_PREEMPTED = 4
 
@@ -114,7 +115,7 @@ class Policy:
     def order(self, waiting: Sequence[S], found: Callable[[S], int]) -> list[S]:
         """These that wait in the order in which they are tried. ``found`` returns how many tokens of a sequence are
         cached and need not be computed."""
-        looks = self.prefix_first and len(waiting) <= MOST_WAITING
+        looks = self.prefix_first and len(waiting) < MOST_LOOKED_AT
 
         def place(sequence: S) -> tuple[Tier, bool, int, int]:
             # Who was preempted, or overtaken too often, goes before the others in order of arrival.

@@ -293,7 +293,7 @@ class Scheduler(Generic[S]):
         for piece in plan.slices if wanted else ():
             sequence = piece.sequence
             count = min(wanted.get(sequence.cache.owner, 0), rows, sequence.max_draft_tokens)
-            if count > 0:
+            if count > 0 and not piece.drafts:
                 draft_tokens[sequence.cache.owner] = count
                 rows -= count
         return draft_tokens

@@ -6,10 +6,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic
 
-from engine.decoding.scheduling.policy import S
-
-MOST_LOOKED_AT = 128
-"""Sequences of a lane that a step looks at: whoever stands further back waits for these anyway."""
+from engine.decoding.scheduling.policy import MOST_LOOKED_AT, S
 
 
 class WaitingQueue(Generic[S]):

@@ -68,7 +68,10 @@ def simulate(
         for name in chosen:
             began = time.perf_counter()
             simulator = Simulator(techniques[name].policy(), limits, costs, pages)
-            figures = summary(simulator.run(made))
+            ended = list(simulator.run(made))
+            if not ended:
+                raise CommandFailed(f"No request of the trace fits into {pages:,} pages. Give more, with --pages.")
+            figures = summary(ended)
             seconds = time.perf_counter() - began
             rows.append((name, figures, simulator))
             if json:

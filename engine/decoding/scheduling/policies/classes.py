@@ -27,7 +27,7 @@ class ServiceClasses(Policy):
     """Rows are shared among the classes by weight (stride scheduling, Waldspurger & Weihl 1995); within a class the
     earliest deadline goes first, which is the oldest, since all have the same target.
 
-    A class that comes back begins where the busiest one is, so that it has no claim on the time it was away.
+    A class that comes back begins where the least served of the others is: it has no claim on the time it was away.
     A waiting sequence takes pages of a running one of a lower class until its deadline has passed.
     For a minute after an interactive sequence no step in which none is read is longer than its target between tokens,
     so that the next one waits no longer for the end of a step.

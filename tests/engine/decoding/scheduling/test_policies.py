@@ -60,7 +60,7 @@ def test_the_machine_never_idles_while_there_is_work(policy: type[Policy]) -> No
 
 
 def test_short_answers_do_not_wait_for_long_ones_in_feedback_queues() -> None:
-    trace = list(synthetic(TraceSpec(2500, 5.0, lengths="heavy")))
+    trace = list(synthetic(TraceSpec(1000, 6.0, lengths="heavy")))
     limits = Limits(512, max_batch=8)
     first_come, queues = served(Policy(), trace, limits), served(SkipJoinMLFQ(), trace, limits)
     bound = served(ShortestRemaining(), trace, limits)
@@ -95,7 +95,7 @@ def test_an_interactive_request_hardly_notices_a_flood_of_batch_requests() -> No
 
 
 def test_a_flood_of_interactive_requests_leaves_batch_requests_their_share() -> None:
-    flood = [Arrival(0.02 * number, 100, 50, INTERACTIVE.name) for number in range(1500)]
+    flood = [Arrival(0.02 * number, 100, 50, INTERACTIVE.name) for number in range(500)]
     patient = [Arrival(1.0, 20, 20, BATCH.name)]
     simulator = Simulator(ServiceClasses(), Limits(512, max_batch=8), COSTS, 4000)
     ended = {done.spec.service: done for done in simulator.run(sorted(flood + patient))}

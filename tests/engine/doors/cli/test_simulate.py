@@ -48,6 +48,7 @@ def test_a_trace_is_read_from_a_file(tmp_path: Path) -> None:
         (["--arrivals", "soon"], "--arrivals knows no soon"),
         (["--class", "vip=1"], "--class knows no vip"),
         (["--class", "batch=x"], "batch=x is not understood"),
+        (["--pages", "2", "--requests", "1", "--lengths", "fixed"], "No request of the trace fits"),
         (["--step", "20"], "20 is not understood"),
         (["--step", "nan,1"], "nan,1 is not understood"),
         (["--trace", "nowhere.jsonl"], "cannot be read as a trace"),
