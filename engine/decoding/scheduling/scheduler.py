@@ -118,12 +118,13 @@ class Scheduler(Generic[S]):
         plan: Plan[S] = Plan([], [], [], [])
         queue, ranked = self._queue(now), sorted(self.running, key=self.policy.tier)
         taking = self._taking_part(ranked, queue, limits.max_batch)
-        if limits.chunked:
-            self._plan_chunked(plan, limits, taking, queue, wanted)
-        else:
-            self._plan_whole(plan, limits, taking, queue, wanted)
-        if len(taking) < len(ranked):
-            self._serve_more(plan, limits, ranked[len(taking) :])
+        rows = self._plan_chunked if limits.chunked else self._plan_whole
+        rows(plan, limits, taking, queue, wanted)
+        behind = [sequence for sequence in ranked[len(taking) :] if sequence not in plan.preempted]
+        if plan.slices:
+            self._serve_more(plan, limits, behind)
+        elif behind:  # nobody of the queue has room, so that those who run go on, with prompts, too
+            rows(plan, limits, behind[: limits.max_batch], [], wanted)
         for piece in plan.slices:
             piece.sequence.last_step = self._step
         return plan
@@ -162,8 +163,7 @@ class Scheduler(Generic[S]):
         for sequence in ranked:
             if left <= 0 or len(plan.slices) >= limits.max_batch:
                 return
-            waits = sequence in plan.preempted or sequence.cache.pending > 1
-            if not waits and sequence.cache.fits(1):
+            if sequence.cache.pending == 1 and sequence.cache.fits(1):
                 left -= self._grant(plan, sequence, 1)
 
     def settle(self, sequence: S, limits: Limits) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -47,6 +48,13 @@ def test_all_work_is_done_and_pages_come_back(
 ) -> None:
     found = served(policy(), trace, Limits(64, max_batch=batch), pages)
     assert found.requests == len(trace)
+
+
+def test_who_runs_goes_on_where_an_aged_newcomer_finds_no_room() -> None:
+    """Prompts that are half read keep their pages promised, and the place of one is the newcomer's."""
+    rng = random.Random(2)
+    trace = [Arrival(0.0, rng.randint(150, 300), rng.randint(1, 120)) for _ in range(25)]
+    assert served(ShortestRemaining(), trace, Limits(64, max_batch=1), 80).requests == 25
 
 
 @pytest.mark.parametrize("policy", [Policy, ServiceClasses, SkipJoinMLFQ, ShortestRemaining])
