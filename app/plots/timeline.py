@@ -187,7 +187,8 @@ class TimelineChart(Chart):
     def refresh(self) -> None:
         if self._frame is None:
             return
-        self.set_figure(words.queue(self._frame.queue))
+        self.set_figure(words.in_time(self._frame.services) or words.queue(self._frame.queue))
+        self.figure.setToolTip(tip(words.targets(self._frame.services)))
         self._number()
         self.plot.marks = self._marks.ages(self._frame.time)
         self.plot.update()

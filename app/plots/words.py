@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.words import GB, size
 from engine.protocol import (
@@ -13,6 +13,7 @@ from engine.protocol import (
     Phase,
     PhaseChange,
     QueueCounts,
+    ServiceFigures,
     Telemetry,
 )
 
@@ -103,6 +104,27 @@ def answer(newest: PhaseChange, seconds: Mapping[Phase, float]) -> str:
     name = f"answer {newest.answer + 1}" if newest.answer else "answer"
     head = f"{newest.service} {name}: prompt of {newest.prompt:,} tokens, {newest.generated:,} tokens written"
     return "\n".join([head, *(_DOING[phase].format(f"{each:.2f} s") for phase, each in seconds.items())])
+
+
+def in_time(services: Sequence[ServiceFigures]) -> str:
+    """How many answers of the last minute kept to the targets of their classes (goodput); "" of none."""
+    ended = sum(each.ended for each in services)
+    return f"{sum(each.in_time for each in services)} of {ended} in time" if ended else ""
+
+
+def targets(services: Sequence[ServiceFigures]) -> str:
+    """The classes one by one, with what they are held to, for the tooltip."""
+    return "\n".join(
+        f"{each.service}: {each.in_time} of {each.ended} answers of the last minute had their first token within "
+        f"{each.first_token:g} s and no more than {1e3 * each.between_tokens:,.0f} ms between tokens{_possible(each)}"
+        for each in services
+    )
+
+
+def _possible(each: ServiceFigures) -> str:
+    if each.most is None:
+        return ""
+    return f"; steps are as short for up to {each.most:,} at once" if each.most else "; no step is as short here"
 
 
 def queue(queue: QueueCounts) -> str:

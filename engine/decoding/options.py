@@ -15,6 +15,7 @@ from engine.cache.technique import PolicyTechnique, policy_of
 from engine.catalogue import Capability
 from engine.catalogue.exclusions import MISSING
 from engine.compute.layers.numerics import Numerics
+from engine.decoding.scheduling.service import ServiceClass, classes_of
 from engine.protocol import OptionSpec, Value, keys
 
 Acceptance = Literal["keyed", "ratio", "typical"]
@@ -137,6 +138,11 @@ class EngineOptions:
     def step_targets(self) -> bool:
         """True if steps with running answers are kept below the targets of their classes."""
         return bool(self.values[keys.STEP_TARGETS])
+
+    @property
+    def classes(self) -> Mapping[str, ServiceClass]:
+        """Service classes with the targets that are set."""
+        return classes_of(self.values)
 
     @property
     def max_batch(self) -> int:

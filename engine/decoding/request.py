@@ -27,16 +27,26 @@ class Progress:
     """Times at which an answer arrived and began, in seconds of the engine's clock, and its cost; written by the step
     loop.
 
-    ``cached_tokens`` were found in the prefix cache when the request was first admitted.
+    ``cached_tokens`` were found in the prefix cache when the request was first admitted. ``worst_gap`` is the longest
+    time between two tokens so far.
     """
 
     arrived_at: float
     admitted_at: float | None = None
     first_token_at: float | None = None
+    last_token_at: float | None = None
+    worst_gap: float = 0.0
     cached_tokens: int = 0
     steps: int = 0
     proposed: int = 0
     accepted: int = 0
+
+    def token_came(self, now: float) -> None:
+        if self.last_token_at is None:
+            self.first_token_at = now
+        else:
+            self.worst_gap = max(self.worst_gap, now - self.last_token_at)
+        self.last_token_at = now
 
 
 class HeldToken(NamedTuple):

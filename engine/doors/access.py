@@ -7,12 +7,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 from urllib.parse import quote
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.decoding.scheduling.service import CLASSES, least_urgent
 from engine.doors.security import KEY_HEADERS, HttpRefusal, bearer, token_matches
 from engine.protocol.access import NamedKey, ServiceName
 from engine.protocol.serving import HttpRequest
@@ -34,6 +36,11 @@ _STRANGER = HttpRefusal(
     "The key is missing, wrong or no longer valid. Send one of `kvasir keys add NAME`, or the token in the token file "
     "(Authorization: Bearer KEY).",
     headers={"www-authenticate": "Bearer"},  # RFC 9110, section 11.6.1
+)
+
+SERVICE_HEADER = "x-kvasir-service"
+_NO_CLASS = HttpRefusal(
+    400, "service", f"The header {SERVICE_HEADER} names no service class: send {', '.join(CLASSES)}, or leave it out."
 )
 
 
@@ -77,7 +84,7 @@ class Visit:
     status: int = 0
     stream: Stream | None = None
     service: ServiceName = ""
-    """The class of its key's requests."""
+    """The class of its key's requests, or a less urgent one by its header."""
 
     def record(self) -> HttpRequest:
         """What is told of it: neither texts nor keys, and no query, which may hold either."""
@@ -111,7 +118,10 @@ class Access:
         visit = visit_of(request.scope)
         if (key := self._key(request.headers)) is None:
             return _STRANGER
-        visit.name, visit.service = key.name, key.service
+        visit.name, asked = key.name, request.headers.get(SERVICE_HEADER, "")
+        if asked and asked not in CLASSES:
+            return _NO_CLASS
+        visit.service = least_urgent(key.service, cast(ServiceName, asked))
         use = self._uses.setdefault(key, KeyUse(key, self._now()))
         if (refusal := use.refusal(key, self._now())) is None:
             visit.use = use

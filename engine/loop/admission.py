@@ -11,7 +11,7 @@ from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.compute.sampling.params import MAX_LOGPROBS, SamplingError, resolve, with_least_length
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.policy import STANDARD
+from engine.decoding.scheduling.service import STANDARD
 from engine.loading.model import LoadedModel
 from engine.loading.parts.adapter import find_adapter
 from engine.loop.commands import AddRequest

@@ -54,6 +54,7 @@ from engine.protocol import (
     Options,
     OptionSpec,
     PageCounts,
+    ServiceFigures,
     Set,
     Unload,
     UnloadAdapter,
@@ -136,6 +137,11 @@ class Engine:
         """The present counts of pages and of the tokens they hold; for any thread."""
         stepper = self._stepper
         return stepper.page_counts if stepper is not None else PageCounts(total=0, used=0, live_tokens=0)
+
+    def service_targets(self) -> list[ServiceFigures]:
+        """Service classes with their targets, empty without a model; for any thread."""
+        stepper = self._stepper
+        return stepper.service_targets if stepper is not None else []
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 

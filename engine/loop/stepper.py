@@ -21,14 +21,14 @@ from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
 from engine.decoding.telemetry.phases import Phases
-from engine.decoding.telemetry.records import DraftRecord, HostSeconds, StepRecord
+from engine.decoding.telemetry.records import DraftRecord, EndedAnswer, HostSeconds, StepRecord
 from engine.loading.model import LoadedModel
 from engine.loop.answers import AppendResult, extend, flushed
 from engine.loop.events import Embedded, Event
 from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
 from engine.loop.step import SliceResult, StepCounts, run_of, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill, ServiceFigures
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class Stepper:
         self._preempted = 0
         self._policy = ""
         self._phases = Phases()
+        self._ended: list[EndedAnswer] = []
 
     @property
     def page_counts(self) -> PageCounts:
@@ -82,6 +83,20 @@ class Stepper:
             cached=cache.tree.evictable,
             share=cache.used_share,
         )
+
+    @property
+    def service_targets(self) -> list[ServiceFigures]:
+        """Service classes with their targets, and the most answers of a step that keeps them; for any thread."""
+        costs = self.scheduler.costs
+        return [
+            ServiceFigures(
+                service=name,
+                first_token=each.first_token,
+                between_tokens=each.between_tokens,
+                most=costs.rows(each.between_tokens),
+            )
+            for name, each in self._options.classes.items()
+        ]
 
     def add(self, request: Request) -> None:
         """Queue the request. Its prompt fits the context: that was checked before it was made."""
@@ -112,10 +127,17 @@ class Stepper:
         self.executor.controller.release(request)
         self.requests.pop(request.owner, None)
         self._phases.tell(request, "ended", self.clock())
+        if reason in ("stop", "length") and request.pooling is None:
+            self._ended.append(self._in_time(request))
         if outcome is None:
             for event in flushed(request):
                 self._emit(event)
         self._emit(self._finished(request, reason, detail))
+
+    def _in_time(self, request: Request) -> EndedAnswer:
+        progress, service = request.progress, request.standing.service
+        first = (progress.first_token_at or self.clock()) - progress.arrived_at
+        return EndedAnswer(service, self.scheduler.policy.classes[service].keeps(first, progress.worst_gap))
 
     def _finished(self, request: Request, reason: FinishReason, detail: str) -> Finished:
         return Finished(
@@ -206,6 +228,7 @@ class Stepper:
             self._policy = self._options.admission
             self.scheduler.follow(catalogue.record(SchedulingTechnique, self._policy).policy())
         self.scheduler.policy.prefix_first = self._options.prefix_first
+        self.scheduler.policy.classes = self._options.classes
 
     def _limits(self) -> Limits:
         options = self._options
@@ -373,9 +396,11 @@ class Stepper:
         progress.steps += 1
         progress.proposed += len(tree.tokens)
         progress.accepted += accepted
-        if progress.first_token_at is None and request.generated:
-            progress.first_token_at = self.clock()
-            self._ttfts.append(progress.first_token_at - progress.arrived_at)
+        if request.generated:
+            now = self.clock()
+            if progress.first_token_at is None:
+                self._ttfts.append(now - progress.arrived_at)
+            progress.token_came(now)
 
     def _fail(self, slices: Sequence[Slice[Request]], error: Exception) -> None:
         """Handle a failed step, of which nothing was committed.
@@ -448,5 +473,7 @@ class Stepper:
                 eager=runner.eager,
                 trees=trees_of(taken),
                 phases=self._phases.take(),
+                ended=tuple(self._ended),
             )
         )
+        self._ended.clear()

@@ -257,6 +257,19 @@ class PhaseChange(Part, frozen=True):
     generated: int = 0
 
 
+class ServiceFigures(Part, frozen=True):
+    """A service class with its targets in seconds, and how many of the answers that ended in the last minute kept to
+    them. ``most``: the most answers of a step that takes no longer than ``between_tokens``, by the steps measured so
+    far, drafts aside; 0: not even one, None: not known."""
+
+    service: str
+    first_token: float
+    between_tokens: float
+    most: int | None = None
+    ended: int = 0
+    in_time: int = 0
+
+
 class QueueCounts(Part, frozen=True):
     waiting: int
     running: int
@@ -326,6 +339,8 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     """Bytes of weights, keys and values that a pass of the model reads while decoding, without what drafters read."""
     phases: list[PhaseChange] = []
     """Phases that answers entered since the receiver's previous frame, in order; of very many the newest."""
+    services: list[ServiceFigures] = []
+    """Service classes of which answers ended in the last minute."""
 
 
 class Error(Message, tag="error", frozen=True):

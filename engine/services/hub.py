@@ -223,10 +223,12 @@ class EngineHub:
         machine, new = await self.measurements.reading(self.loaded, pages)
         if new and machine.gpu is not None and machine.gpu.joules is not None:
             self.window.add_energy(machine.taken_at, machine.gpu.joules)
+        now = time.monotonic()
         frame = self.window.frame(
-            time.monotonic(), machine.memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
+            now, machine.memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
         )
-        return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=machine.gpu)
+        services = self.window.services(now, self.engine.service_targets())
+        return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=machine.gpu, services=services)
 
     async def pause(self, interval: float) -> None:
         """Sleep between two looks: ``interval`` seconds; at rest REST_SECONDS, or until something begins."""

@@ -21,7 +21,7 @@ from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip, still
 from app.plots.timeline import TimelineChart
 from app.theme.widgets import ElidedLabel
 from app.words import kv_cached, size, waste
-from engine.protocol import Acceptance, GpuReading, PageCounts, PhaseChange, QueueCounts
+from engine.protocol import Acceptance, GpuReading, PageCounts, PhaseChange, QueueCounts, ServiceFigures
 from tests.app.specs import frame
 
 
@@ -409,3 +409,14 @@ def test_the_timeline_has_a_bar_for_each_answer_with_its_phases(strip, qtbot):
     assert not timeline.answers.bars, "older than the axis"
     strip.add(msgspec.structs.replace(frame(1.0), phases=changes((0.5, "d", "decode"))))
     assert [key[0] for key in timeline.answers.bars] == ["d"], "of an engine with another clock"
+
+
+def test_answers_in_time_are_told_with_their_targets(strip):
+    late = ServiceFigures(service="interactive", first_token=1, between_tokens=0.05, most=5, ended=4, in_time=3)
+    batch = ServiceFigures(service="batch", first_token=60, between_tokens=5, ended=2, in_time=2)
+    strip.add(msgspec.structs.replace(frame(10.0), services=[late, batch]))
+    strip.tick()
+    figure = strip.charts[3].figure
+    assert figure.text() == "5 of 6 in time"
+    assert "up to 5 at once" in figure.toolTip()
+    assert "50 ms between tokens" in figure.toolTip()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from engine.catalogue import Technique
 from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.service import CLASSES, ServiceClass
 from engine.protocol import keys
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Policy:
 
     def __init__(self) -> None:
         self.prefix_first = False
+        self.classes = CLASSES
 
     def enter(self, sequence: S, costs: StepCosts) -> None:
         """A sequence comes, or this policy does while the sequence is there."""
@@ -102,8 +104,18 @@ class Policy:
         return 0
 
     def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
-        """The rows of a step in which these decode, ``most`` at most: see :func:`within_targets`."""
-        return within_targets(decodes, len(decodes), most, costs)
+        """The rows of a step in which these decode, ``most`` at most: see :meth:`ServiceClass.within`."""
+        if not decodes:
+            return most
+        return self.tightest(decodes).within(len(decodes), most, costs)
+
+    def service(self, sequence: S) -> ServiceClass:
+        """Its class."""
+        return self.classes[sequence.standing.service]
+
+    def tightest(self, decodes: Sequence[S]) -> ServiceClass:
+        """The class of these, of which there is one at least, that allows the least time between tokens."""
+        return min(map(self.service, decodes), key=lambda each: each.between_tokens)
 
     def on_progress(self, sequence: S, rows: int, seconds: float, now: float) -> None:
         """Count a step that computed ``rows`` rows of the sequence and took ``seconds``."""
@@ -132,35 +144,6 @@ class Policy:
     def page_level(self, sequence: S) -> int:
         """Its level, or the first of one that gave its pages up often: else two might take them in turns for ever."""
         return self.level(sequence) if sequence.preemptions < MOST_PREEMPTED else 0
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceClass:
-    """What answers of a kind are held to: seconds to the first token and between tokens, and its weight."""
-
-    name: str
-    first_token: float
-    between_tokens: float
-    weight: float
-
-
-INTERACTIVE = ServiceClass("interactive", 1.0, 0.05, 16.0)
-STANDARD = ServiceClass("standard", 5.0, 0.2, 4.0)
-BATCH = ServiceClass("batch", 60.0, 5.0, 1.0)
-CLASSES = {each.name: each for each in (INTERACTIVE, STANDARD, BATCH)}
-LEAST_READ = 16
-"""Rows of a step for those that are behind the ones whose target it is held to, even where it cannot be met."""
-
-
-def within_targets(decodes: Sequence[S], held: int, most: int, costs: StepCosts) -> int:
-    """The most rows of a step that lifts no time between tokens above its target, ``most`` at most.
-
-    ``held`` rows are given in any case, and a few for others: where the target cannot be met, it is missed by little.
-    """
-    if not decodes:
-        return most
-    rows = costs.rows(min(CLASSES[sequence.standing.service].between_tokens for sequence in decodes))
-    return most if rows is None else min(most, max(rows, held + LEAST_READ))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from engine.decoding.scheduling.policy import CLASSES
+from engine.decoding.scheduling.service import CLASSES
 from engine.decoding.simulate.simulator import Done
 
 
@@ -57,5 +57,4 @@ def at_share(ordered: Sequence[float], share: float) -> float:
 
 
 def _kept(done: Done) -> bool:
-    target = CLASSES[done.spec.service]
-    return done.first_token <= target.first_token and done.worst <= target.between_tokens
+    return CLASSES[done.spec.service].keeps(done.first_token, done.worst)

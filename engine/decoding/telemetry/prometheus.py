@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from engine.cache.pool import PAGE_SIZE
+from engine.decoding.scheduling.service import CLASSES
 from engine.decoding.telemetry import histograms
 from engine.decoding.telemetry.histograms import AnswerHistograms
 from engine.decoding.telemetry.window import TelemetryWindow
@@ -66,6 +67,9 @@ def _lines(totals: Mapping[str, int], frame: Telemetry) -> Iterator[str]:
     yield from _metric("live_tokens", "gauge", "Tokens held in pages.", [("", frame.pages.live_tokens)])
     queue = [(f'{{state="{state}"}}', getattr(frame.queue, state)) for state in ("waiting", "running", "prefilling")]
     yield from _metric("requests", "gauge", "Answers by state.", queue)
+    for name, explains in (("ended", "Answers that ended."), ("in_time", "Those that kept to their class's targets.")):
+        values = [(f'{{service="{each}"}}', totals[f"{each} {name.replace('_', ' ')}"]) for each in CLASSES]
+        yield from _metric(f"service_{name}_total", "counter", explains, values)
     for name, explains in _GPU:
         value = None if frame.gpu is None else getattr(frame.gpu, name)
         if value is not None:

@@ -57,6 +57,13 @@ class DraftCost(NamedTuple):
     bytes_read: int = 0
 
 
+class EndedAnswer(NamedTuple):
+    """An answer that came to its end: its service class, and whether it kept to its targets."""
+
+    service: str
+    in_time: bool
+
+
 class StepRecord(NamedTuple):
     """Raw facts of one step. Rows are counted by what they were for; ``verify_rows`` are the draft tokens verified.
 
@@ -65,7 +72,7 @@ class StepRecord(NamedTuple):
     seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
     ``host`` says what the host's part went into, ``drafting`` what drafting cost. ``captured``: whether the forward was
     a captured graph, None where none can be; ``eager`` says why it was not. ``trees``: the draft tokens themselves.
-    ``phases``: those that answers entered since the record before.
+    ``phases``: those that answers entered since the record before. ``ended``: the answers that ended in this step.
     """
 
     time: float
@@ -91,3 +98,4 @@ class StepRecord(NamedTuple):
     eager: str = ""
     trees: tuple[TreeRecord, ...] = ()
     phases: tuple[PhaseChange, ...] = ()
+    ended: tuple[EndedAnswer, ...] = ()

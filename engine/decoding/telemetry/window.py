@@ -6,14 +6,18 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, zip_longest
 
+import msgspec
+
 from engine.decoding.telemetry.histograms import PER_STEP, PER_TOKEN, Histogram
-from engine.decoding.telemetry.records import DraftRecord, StepRecord
-from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
+from engine.decoding.telemetry.records import DraftRecord, EndedAnswer, StepRecord
+from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, ServiceFigures, Telemetry
 
 RATE_SECONDS = 1.0
 """Rates are over this long."""
 MOST_PHASES = 500
 """Changes of phases in a frame."""
+MINUTE = 60.0
+"""Answers that were in time are counted over this long."""
 KEPT_SECONDS = 10.0
 """Percentiles, medians and acceptance are over this long."""
 
@@ -29,6 +33,7 @@ class TelemetryWindow:
         self._last: StepRecord | None = None
         self._latencies: deque[tuple[float, float, int]] = deque()  # (time, seconds between tokens, tokens)
         self._energy: deque[tuple[float, float, int]] = deque()  # (time, joules so far, tokens so far)
+        self._ended: deque[tuple[float, EndedAnswer]] = deque()
         self.totals: Counter[str] = Counter()
         """Counted since the start of the engine, by the names of engine/decoding/telemetry/prometheus.py."""
         self.histograms = {
@@ -60,7 +65,21 @@ class TelemetryWindow:
             drafts=sum(draft.proposed[0] for draft in record.drafts if draft.proposed),
             busy=record.running,
         )
+        self._ended.extend((record.time, each) for each in record.ended)
+        for each in record.ended:
+            self.totals.update({f"{each.service} ended": 1, f"{each.service} in time": each.in_time})
         self._forget(record.time)
+
+    def services(self, now: float, targets: Iterable[ServiceFigures]) -> list[ServiceFigures]:
+        """The classes with the answers that ended in the last minute; only those of which there were any."""
+        self._forget(now)
+        ended = Counter(each.service for _, each in self._ended)
+        in_time = Counter(each.service for _, each in self._ended if each.in_time)
+        return [
+            msgspec.structs.replace(each, ended=ended[each.service], in_time=in_time[each.service])
+            for each in targets
+            if ended[each.service]
+        ]
 
     def add_energy(self, now: float, joules: float) -> None:
         """The GPU has taken ``joules`` by ``now``, counted from some time on."""
@@ -125,6 +144,8 @@ class TelemetryWindow:
             self._records.popleft()
         while self._latencies and self._latencies[0][0] < now - KEPT_SECONDS:
             self._latencies.popleft()
+        while self._ended and self._ended[0][0] < now - MINUTE:
+            self._ended.popleft()
         while self._energy and self._energy[0][0] < now - KEPT_SECONDS:
             self._energy.popleft()
 

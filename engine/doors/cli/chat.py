@@ -16,7 +16,7 @@ from engine import catalogue
 from engine.base.errors import plain
 from engine.base.terminal import console as plain_console
 from engine.catalogue import OptionError
-from engine.decoding.scheduling.policy import INTERACTIVE
+from engine.decoding.scheduling.service import INTERACTIVE
 from engine.decoding.speculation.heads.files import kind_of
 from engine.doors.cli.errors import CommandFailed
 from engine.doors.cli.tools import TerminalTools

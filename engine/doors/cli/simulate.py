@@ -90,7 +90,7 @@ def _known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def _shares(classes: list[str] | None) -> tuple[tuple[str, float], ...]:
-    from engine.decoding.scheduling.policy import CLASSES
+    from engine.decoding.scheduling.service import CLASSES
 
     shares = []
     for each in classes or ["standard=1"]:
@@ -132,7 +132,7 @@ def _read(file: Path) -> list[Arrival]:
     """Raises CommandFailed."""
     import msgspec
 
-    from engine.decoding.scheduling.policy import CLASSES
+    from engine.decoding.scheduling.service import CLASSES
     from engine.decoding.simulate.trace import read
 
     try:

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from engine.decoding.scheduling.policy import BATCH, CLASSES, INTERACTIVE, STANDARD
+from engine.decoding.scheduling.service import BATCH, CLASSES, INTERACTIVE, STANDARD
 from engine.doors.http.fields import BadField
 from engine.protocol import Sampling
 from engine.services.answers.refused import shortened

@@ -6,14 +6,14 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from engine.decoding.scheduling.policy import CLASSES
+from engine.decoding.scheduling.service import least_urgent
 from engine.doors.access import Access, visit_of
 from engine.doors.http.body import read_body
 from engine.doors.http.errors import FAILURES
@@ -172,7 +172,7 @@ class HttpService:
             raise
 
     def begin(self, prompts: Sequence[PromptRequest], service: ServiceName = "") -> Stream:
-        """Give the engine the prompts, in the class of the key's requests or a less urgent one. Raises
+        """Give the engine the prompts, in the class of the visit or a less urgent one. Raises
         :class:`Refused` once the server stops."""
         if self._stopping:
             raise Refused("stopping", STOPPED)
@@ -199,9 +199,8 @@ class StreamedAnswer(StreamingResponse):
 
 
 def _within(prompt: PromptRequest, service: ServiceName) -> PromptRequest:
-    asked = [name for name in (service, prompt.command.service) if name]
-    least = max(asked, key=[*CLASSES].index, default="")
-    return prompt._replace(command=prompt.command._replace(service=least))
+    service = least_urgent(service, cast(ServiceName, prompt.command.service))
+    return prompt._replace(command=prompt.command._replace(service=service))
 
 
 def _refused(refusal: HttpRefusal | None, shape: Callable[[HttpRefusal], Response]) -> Response | None:

@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.base.fetching.errors import FetchFailed
 from engine.base.stopping import Stop, Stopped
-from engine.decoding.scheduling.policy import INTERACTIVE
+from engine.decoding.scheduling.service import INTERACTIVE
 from engine.decoding.speculation.control.controller import FORCED
 from engine.decoding.speculation.technique import drafting
 from engine.decoding.telemetry.why.facts import LastPrompt

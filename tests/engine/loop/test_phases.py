@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 
-from engine.protocol import Sampling, Set, keys
+from engine.decoding.telemetry.records import EndedAnswer
+from engine.protocol import Cancel, Sampling, Set, keys
 from tests.engine.loop.toy_engine import ToyEngine, toy_model
 
 PROMPT = [3, 5, 7, 11] * 5
@@ -52,3 +54,24 @@ def test_who_gives_pages_up_is_told_to() -> None:
     assert told[:3] == ["waiting", "prefill", "decode"]
     assert "preempted" in told
     assert told[-1] == "ended"
+
+
+def test_answers_that_end_are_held_to_the_targets_of_their_class() -> None:
+    toy = ToyEngine()
+    assert [each.most for each in toy.engine.service_targets()] == [None] * 3
+    for key in (keys.STANDARD_TTFT, keys.STANDARD_ITL):
+        toy.engine.submit(Set(key=key, value=3600))
+    toy.add("a", PROMPT, ASKED)
+    toy.drain()
+    toy.engine.submit(Set(key=keys.STANDARD_ITL, value=1))
+    toy.add("b", PROMPT, ASKED)
+    for _ in range(3):
+        toy.step()
+        time.sleep(0.01)
+    toy.drain()
+    toy.add("c", PROMPT, ASKED)
+    toy.engine.submit(Cancel(id="c"))
+    toy.drain()
+    ended = [each for step in toy.heard.steps for each in step.ended]
+    assert ended == [EndedAnswer("standard", in_time=True), EndedAnswer("standard", in_time=False)]
+    assert toy.engine.service_targets()[1].between_tokens == 0.001

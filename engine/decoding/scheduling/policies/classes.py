@@ -7,17 +7,8 @@ from collections.abc import Sequence
 
 from engine.catalogue import Choice
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import (
-    CLASSES,
-    INTERACTIVE,
-    LEAST_READ,
-    Policy,
-    S,
-    SchedulingTechnique,
-    ServiceClass,
-    Tier,
-    within_targets,
-)
+from engine.decoding.scheduling.policy import Policy, S, SchedulingTechnique, Tier
+from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, LEAST_READ, TARGETS
 
 EXPECTED = 60.0
 """Seconds after an interactive sequence in which steps are kept short for the next one."""
@@ -50,35 +41,35 @@ class ServiceClasses(Policy):
             self._expects = now + EXPECTED
         asks = any(each.cache.pending > 1 and each.standing.service == INTERACTIVE.name for each in everybody)
         self._expected = now < self._expects and not asks
-        self._late = {each.arrival for each in everybody if now > each.standing.arrived_at + _service(each).first_token}
+        self._late = {
+            each.arrival for each in everybody if now > each.standing.arrived_at + self.service(each).first_token
+        }
 
     def lane(self, sequence: S) -> int:
         return [*CLASSES].index(sequence.standing.service)
 
     def tier(self, sequence: S) -> Tier:
-        return self._passed[sequence.standing.service], -_service(sequence).weight
+        return self._passed[sequence.standing.service], -self.service(sequence).weight
 
     def level(self, sequence: S) -> int:
         return 0 if sequence.arrival in self._late else self.lane(sequence)
 
     def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
-        tightest = min((_service(sequence).between_tokens for sequence in decodes), default=0.0)
-        held = sum(1 for sequence in decodes if _service(sequence).between_tokens == tightest)
-        rows = costs.rows(INTERACTIVE.between_tokens) if self._expected else None
+        rows = costs.rows(self.classes[INTERACTIVE.name].between_tokens) if self._expected else None
         most = most if rows is None else min(most, max(rows, LEAST_READ))
-        return within_targets(decodes, held, most, costs)
+        if not decodes:
+            return most
+        target = self.tightest(decodes)
+        held = sum(self.service(sequence).between_tokens == target.between_tokens for sequence in decodes)
+        return target.within(held, most, costs)
 
     def on_progress(self, sequence: S, rows: int, seconds: float, now: float) -> None:
         name = sequence.standing.service
         if name in self._passed:
-            self._passed[name] += rows / CLASSES[name].weight
+            self._passed[name] += rows / self.classes[name].weight
 
     def calm(self, running: Sequence[S], waiting: Sequence[S], now: float) -> float:
         return 0.0 if waiting else math.inf
-
-
-def _service(sequence: S) -> ServiceClass:
-    return CLASSES[sequence.standing.service]
 
 
 SERVICE_CLASSES = SchedulingTechnique(
@@ -90,5 +81,6 @@ SERVICE_CLASSES = SchedulingTechnique(
         also=("priority", "SLO", "earliest deadline first", "goodput"),
     ),
     paper="Waldspurger & Weihl 1995, Stride Scheduling (https://citeseerx.ist.psu.edu/viewdoc/summary?doi=10.1.1.188.2062)",
+    options=TARGETS,
     policy=ServiceClasses,
 )

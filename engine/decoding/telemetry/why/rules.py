@@ -6,7 +6,10 @@ from the facts where they say it, else taken from docs/measurements.md: rough, a
 
 from __future__ import annotations
 
+import math
+
 from engine.base.sizes import figure, human
+from engine.decoding.scheduling.service import TARGET_KEYS
 from engine.decoding.telemetry.why.facts import Facts, Rule, WhyReason
 from engine.decoding.telemetry.why.slow_values import SLOW_VALUES, rule_of
 from engine.protocol import Acceptance, Reason, Value, keys
@@ -323,6 +326,30 @@ def just_loaded(facts: Facts) -> WhyReason | None:
     return WhyReason(1.05, Reason(sentence=f"The model has just been loaded: {what} during its first steps."))
 
 
+def late_answers(facts: Facts) -> WhyReason | None:
+    """Answers of the last minute missed the targets of their service class."""
+    frame = facts.frame
+    late = [each for each in frame.services if each.in_time < each.ended]
+    if not late:
+        return None
+    worst = min(late, key=lambda each: each.in_time / each.ended)
+    sentence = f"{worst.ended - worst.in_time} of {worst.ended} {worst.service} answers of the last minute were late."
+    targets = f"They may wait {figure(worst.first_token)} s for the first token and "
+    targets += f"{1e3 * worst.between_tokens:,.0f} ms between tokens."
+    _, between = TARGET_KEYS[worst.service]
+    if worst.most == 0 and frame.itl_p95_ms is not None and between in facts.switches:
+        detail = f"{targets} No step of this model is as short on this computer."
+        return WhyReason(1.05, Reason(sentence=sentence, detail=detail, keys={between: math.ceil(frame.itl_p95_ms)}))
+    if worst.most and worst.most < frame.queue.running:
+        at_once = "one answer" if worst.most == 1 else f"{worst.most} answers"
+        detail = f"{targets} That can be kept with {at_once} at once; the others wait."
+        return WhyReason(1.1, Reason(sentence=sentence, detail=detail, keys={keys.MAX_BATCH: worst.most}))
+    if len(frame.services) > 1 and facts.value(keys.ADMISSION) == "first_come":
+        detail = f"{targets} With service classes the more urgent go first."
+        return WhyReason(1.1, Reason(sentence=sentence, detail=detail, keys={keys.ADMISSION: "classes"}))
+    return WhyReason(1.1, Reason(sentence=sentence, detail=targets, action="Ask less at once, or allow more time."))
+
+
 def many_answers(facts: Facts) -> WhyReason | None:
     frame = facts.frame
     if frame.queue.running < 2:
@@ -357,5 +384,6 @@ RULES: tuple[Rule, ...] = (
     on_battery,
     held_gpu_memory,
     just_loaded,
+    late_answers,
     many_answers,
 )

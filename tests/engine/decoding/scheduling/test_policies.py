@@ -14,8 +14,9 @@ from engine.decoding.scheduling.policies.classes import ServiceClasses
 from engine.decoding.scheduling.policies.first_come import StaticBatching
 from engine.decoding.scheduling.policies.mlfq import LEVELS, STARVED, SkipJoinMLFQ, entry_level, quantum
 from engine.decoding.scheduling.policies.shortest import ShortestRemaining
-from engine.decoding.scheduling.policy import BATCH, CLASSES, INTERACTIVE, LEAST_READ, Policy
+from engine.decoding.scheduling.policy import Policy
 from engine.decoding.scheduling.scheduler import Limits
+from engine.decoding.scheduling.service import BATCH, CLASSES, INTERACTIVE, LEAST_READ
 from engine.decoding.simulate.figures import TraceSummary, summary
 from engine.decoding.simulate.simulator import Simulator
 from engine.decoding.simulate.trace import Arrival, TraceSpec, synthetic

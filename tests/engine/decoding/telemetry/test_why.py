@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +24,18 @@ from engine.doors.serve import Server, open_socket
 from engine.library import paths
 from engine.loading.memory import nvml
 from engine.loop.engine import Engine
-from engine.protocol import Acceptance, ModelCard, PageCounts, QueueCounts, Reason, Sampling, Telemetry, Value, keys
+from engine.protocol import (
+    Acceptance,
+    ModelCard,
+    PageCounts,
+    QueueCounts,
+    Reason,
+    Sampling,
+    ServiceFigures,
+    Telemetry,
+    Value,
+    keys,
+)
 from engine.services.probes import MachineProbes
 from tests.engine.decoding.telemetry.steps import MEMORY, frame, step
 from tests.kit.servers import TOKEN, Client
@@ -75,6 +87,27 @@ def test_a_switch_that_is_slow_is_named_with_the_value_that_mends_it(case) -> No
     reason = only(facts({case.key: case.slow}))
     assert (reason.sentence, reason.keys) == (case.sentence, {case.key: case.fast})
     assert reasons(facts({case.key: case.fast})) == []
+
+
+@pytest.mark.parametrize(
+    ("most", "running", "names", "mends"),
+    [
+        (0, 1, ["interactive"], {keys.INTERACTIVE_ITL: 64}),
+        (3, 8, ["interactive"], {keys.MAX_BATCH: 3}),
+        (8, 8, ["interactive", "batch"], {keys.ADMISSION: "classes"}),
+        (8, 8, ["interactive"], {}),
+    ],
+)
+def test_late_answers_are_told_with_what_could_be_kept(most: int, running: int, names: list[str], mends: Any) -> None:
+    services = [
+        ServiceFigures(service=name, first_token=1, between_tokens=0.05, most=most, ended=4, in_time=1)
+        for name in names
+    ]
+    queue = QueueCounts(waiting=0, running=running, prefilling=0)
+    found = reasons(facts(frame=telemetry(services=services, queue=queue, itl_p95_ms=63.2)))
+    assert found[0].sentence == "3 of 4 interactive answers of the last minute were late."
+    assert found[0].keys == mends
+    assert "50 ms between tokens" in found[0].detail
 
 
 def test_every_switch_whose_figure_is_speed_has_its_sentence() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engine.decoding.telemetry.prometheus import metrics
-from engine.decoding.telemetry.records import DraftCost, DraftRecord
+from engine.decoding.telemetry.records import DraftCost, DraftRecord, EndedAnswer
 from engine.decoding.telemetry.window import (
     KEPT_SECONDS,
     TelemetryWindow,
@@ -15,7 +15,7 @@ from engine.decoding.telemetry.window import (
     quantile,
     rate,
 )
-from engine.protocol import GpuReading
+from engine.protocol import GpuReading, ServiceFigures
 from tests.engine.decoding.telemetry.steps import MEMORY, PAGES, frame, step
 
 
@@ -210,3 +210,17 @@ def test_the_gpu_in_prometheus_text() -> None:
     assert "kvasir_gpu_joules_total 1000" in lines
     assert "kvasir_joules_per_token 3.5" in lines
     assert "core_mhz" not in text, "what the GPU does not say is not made up"
+
+
+def test_answers_in_time_are_counted_for_a_minute() -> None:
+    window, targets = (
+        TelemetryWindow(),
+        [ServiceFigures(service=name, first_token=1, between_tokens=1) for name in "ab"],
+    )
+    window.add(step(1.0, ended=(EndedAnswer("b", in_time=True), EndedAnswer("b", in_time=False))))
+    window.add(step(30.0, ended=(EndedAnswer("b", in_time=True),)))
+    told = [(each.service, each.in_time, each.ended) for each in window.services(40.0, targets)]
+    assert told == [("b", 2, 3)]
+    assert [(each.in_time, each.ended) for each in window.services(70.0, targets)] == [(1, 1)]
+    assert window.services(91.0, targets) == []
+    assert (window.totals["b in time"], window.totals["b ended"]) == (2, 3)

@@ -46,6 +46,7 @@ from engine.protocol import (
     Prefill,
     Recommended,
     Sampling,
+    ServiceFigures,
     Set,
     SizeFit,
     Timings,
@@ -178,6 +179,9 @@ class FakeEngine:
     def cache_pages(self) -> PageCounts:
         used = sum(len(pages) for pages in self.pages.values())
         return PageCounts(total=10, used=used, live_tokens=16 * used)
+
+    def service_targets(self) -> list[ServiceFigures]:
+        return []
 
     def run(self) -> None:
         while True:

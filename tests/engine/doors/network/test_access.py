@@ -65,6 +65,20 @@ def test_a_key_says_how_urgent_its_requests_may_be(running: Running, key: Any, t
     assert asked[-1].service == service
 
 
+def test_a_header_chooses_the_class_in_every_dialect(running: Running) -> None:
+    with asking(running, key_of("laptop", service="standard")) as http:
+        codes = [
+            http.post("/v1/chat/completions", json=ASKED, headers={"X-Kvasir-Service": service}).status_code
+            for service in ("batch", "interactive", "urgent")
+        ]
+        told = http.post("/api/chat", json={**ASKED, "model": "tiny"}, headers={"X-Kvasir-Service": "batch"})
+        refused = http.post("/v1/chat/completions", json=ASKED, headers={"X-Kvasir-Service": "urgent"}).json()
+    assert (codes, told.status_code) == ([200, 200, 400], 200)
+    assert "interactive, standard, batch" in refused["error"]["message"]
+    asked = [each.service for each in running.engine.seen if isinstance(each, AddRequest)]
+    assert asked == ["batch", "standard", "batch"]
+
+
 def test_a_named_key_does_not_open_the_websocket(running: Running) -> None:
     with running.connect() as socket:
         socket.send(p.encode(p.Hello(token=key_of("laptop"), protocol=p.PROTOCOL)))
