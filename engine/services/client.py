@@ -251,6 +251,22 @@ class EngineClient:
         ]
         return self._run(requests, at=[arrival.seconds for arrival in arrivals], slots=slots)
 
+    def crowd(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+    ) -> int:
+        """How many of these answers run together where no more find room; then all are cancelled."""
+        requests = [_request(f"crowd {n}", prompt, sampling, optimisations) for n, prompt in enumerate(prompts)]
+        most = 0
+        try:
+            for request in requests:
+                self.engine.submit(request)
+            while not isinstance(event := self._next(), StepRecord) or event.prefill_rows or event.running > most:
+                if isinstance(event, StepRecord):
+                    most = max(most, event.running)
+        finally:
+            self._abandon([request.id for request in requests])
+        return most
+
     def interrupted(
         self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
     ) -> Answer:

@@ -739,8 +739,7 @@ def test_how_the_pictures_came_about_is_played(qtbot, lab, state, monkeypatch):
     press(lab, "lab.cancel")
     ended(qtbot, lab)
     assert shown.isVisibleTo(lab)
-    qtbot.wait(50)
-    assert lab.view.pictures[1].grab().toImage() == whole, "all of it"
+    qtbot.waitUntil(lambda: lab.view.pictures[1].grab().toImage() == whole)  # all of it, once there is room again
     lab.show_experiment("cache")
     lab.show_experiment("prefixes")
     assert lab.view.player.isVisibleTo(lab)

@@ -206,9 +206,19 @@ def passes_of(tokens: int, runs: list[list[float]], ahead: int) -> None:
         assert 0 <= tokens - 1 - passes <= ahead * passes + 1e-6
 
 
+def batch_size(result: LabResult, numbers: Numbers) -> str:
+    sizes = [1, *(int(side.split()[0]) for side in result.sides[1:])]
+    asked = sizes.index(8)
+    read = [size * mean(runs) for size, runs in zip(sizes, result.figures[0].runs, strict=True)]
+    assert read == sorted(read), "weights are read once, keys and values of each"
+    assert read[-1] < 2 * read[0]
+    assert number(result, "computed") == number(result, "largest")
+    return f"{numbers[0][0] / numbers[0][asked]:.2f}"[:3]
+
+
 COUNTS: dict[str, Callable[[LabResult, Numbers], str]] = {
     each.__name__: each
-    for each in (kv_cache, weights, paging, kivi, quest, window, prefixes, batching, speculation, heads)
+    for each in (kv_cache, weights, paging, kivi, quest, window, prefixes, batching, speculation, heads, batch_size)
 }
 """Each checks the counts of one experiment, and returns what the headline must say by them."""
 UNSURE = {"kivi", "quest", "window", "heads", "batching"}

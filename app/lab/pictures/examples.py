@@ -67,4 +67,5 @@ EXAMPLES: dict[str, Picture] = {
     "heads": Drafts(
         steps=[_step(("accepted", -1), ("refused", -1), ("accepted", 0), ("refused", 0), ("refused", 2), ("own", 2))]
     ),
+    "batch_size": Amounts(names=["", "", "", ""], amounts=[1.0, 1.9, 3.2, 4.0]),
 }

@@ -80,7 +80,7 @@ class Lab(NamedTuple):
 
 
 class Experiment(Protocol):
-    """One of the ten."""
+    """One of the Lab."""
 
     page: LabPage
 

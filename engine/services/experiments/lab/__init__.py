@@ -1,9 +1,10 @@
-"""The ten experiments, from easy to hard."""
+"""The experiments, from easy to hard."""
 
 from __future__ import annotations
 
 from engine.services.experiments.experiment import Experiment
 from engine.services.experiments.lab import (
+    batch_size,
     batching,
     heads,
     kivi,
@@ -25,6 +26,7 @@ ALL: tuple[Experiment, ...] = (
     window.Window(),
     prefixes.Prefixes(),
     batching.Batching(),
+    batch_size.BatchSize(),
     speculation.Speculation(),
     heads.HeadsExperiment(),
 )

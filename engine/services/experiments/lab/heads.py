@@ -52,7 +52,7 @@ class HeadsExperiment:
 
     page = LabPage(
         name="heads",
-        number=10,
+        number=11,
         title="Medusa and EAGLE",
         group="Speculation",
         keys=[keys.SPECULATION, keys.TREE_NODES],

@@ -38,7 +38,7 @@ class Speculation:
 
     page = LabPage(
         name="speculation",
-        number=9,
+        number=10,
         title="Speculative decoding",
         group="Speculation",
         keys=[keys.SPECULATION, keys.DRAFT_LENGTH],

@@ -19,8 +19,9 @@ from engine.services.experiments.lab import BY_NAME
 
 NAMES = {
     "kv_cache", "weights", "paging", "kivi", "quest", "window", "prefixes", "batching", "speculation", "heads",
+    "batch_size",
 }  # fmt: skip
-"""The ten experiments."""
+"""The experiments."""
 FILES = sorted(papers_folder().glob("*"))
 FIGURES = [pytest.param(figure, id=figure.name) for file in FILES for figure in papers.figures(file.stem)]
 ARXIV = re.compile(r"\d{4}\.\d{5}")

@@ -12,7 +12,7 @@ from engine.protocol.lab import LabLine, LabPicture, LabResult, Lanes
 from engine.services.client import Arrival, EngineClient
 from engine.services.experiments import laboratory
 from engine.services.experiments.experiment import Lab
-from engine.services.experiments.lab import BY_NAME, batching
+from engine.services.experiments.lab import BY_NAME, batch_size, batching
 from engine.services.experiments.lab.batching import REQUESTS, SLOTS
 
 BUDGET = 0.5
@@ -88,3 +88,22 @@ def test_prompts_wait_for_their_time_and_a_free_slot(guide: EngineClient) -> Non
     assert third >= max(0.2, second + answers[1].timings.total_ms / 1000 - 0.001)
     assert [len(answer.ids) for answer in answers] == [3, 3, 3]
     assert sum(step.generated for step in answers[0].steps) == 9  # the record of the last step is there too
+
+
+def test_batch_size(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_size, "ANSWER", 6)
+    monkeypatch.setattr(batch_size, "SIZES", (1, 2, 4, 8))
+    before = {key: spec.value for key, spec in guide.state().items()}
+    result, _ = ran(guide, "batch_size")
+    assert {key: spec.value for key, spec in guide.state().items()} == before
+    assert result.sides == ["one answer", "2 answers", "4 answers", "8 answers"]
+    read, rate, step = (figure.medians for figure in result.figures)
+    assert 6 < read[0] / read[3] <= 8, "the weights are read once for all, keys and values are not"
+    assert rate == pytest.approx([1e3 * size / each for size, each in zip((1, 2, 4, 8), step, strict=True)])
+    assert result.settings["computed"] == result.settings["largest"]
+    curve, largest = result.plots[-2:]
+    assert curve.series[0].points == list(zip(rate, step, strict=True))
+    assert largest.categories == ["computed", "measured"]
+    assert result.answer is not None
+    assert result.answer.before == rate[0]
+    assert result.told_of == 2, "eight answers, as the question has it"
