@@ -78,11 +78,12 @@ class Answer(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A prompt that arrives after these seconds."""
+    """A prompt that arrives after these seconds. ``service``: its class, "" for the usual one."""
 
     seconds: float
     prompt_ids: Sequence[int]
     sampling: Sampling
+    service: str = ""
 
 
 class EngineClient:
@@ -246,8 +247,8 @@ class EngineClient:
         The engine gets no more than ``slots`` of them at a time, 0 for any number.
         """
         requests = [
-            _request(f"bench {number}", prompt, sampling, optimisations)
-            for number, (_, prompt, sampling) in enumerate(arrivals)
+            _request(f"bench {number}", prompt, sampling, optimisations)._replace(service=service)
+            for number, (_, prompt, sampling, service) in enumerate(arrivals)
         ]
         return self._run(requests, at=[arrival.seconds for arrival in arrivals], slots=slots)
 

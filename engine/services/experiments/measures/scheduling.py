@@ -1,21 +1,27 @@
-"""``kvasir bench --scheduling``: the policies on one trace, live and simulated with the costs of the steps it took."""
+"""``kvasir bench --scheduling``: the policies on one trace, live and simulated with the costs of the steps it took; and
+chats beside a flood of batch requests."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
+from engine import catalogue
 from engine.catalogue import records
 from engine.decoding.scheduling.costs import StepCosts
 from engine.decoding.scheduling.policy import SchedulingTechnique
 from engine.decoding.scheduling.scheduler import Limits
-from engine.decoding.simulate.figures import TraceSummary, summary
+from engine.decoding.scheduling.service import BATCH as BATCH_CLASS
+from engine.decoding.scheduling.service import INTERACTIVE
+from engine.decoding.simulate.figures import TraceSummary, at_share, summary
 from engine.decoding.simulate.simulator import Done, Simulator
 from engine.decoding.simulate.trace import Arrival, TraceSpec, synthetic
 from engine.decoding.telemetry.records import StepRecord
 from engine.protocol import keys
 from engine.services import client as clients
 from engine.services.client import EngineClient
-from engine.services.experiments.reports.scheduling import PolicyRow, SchedulingFigures
+from engine.services.experiments.reports.scheduling import FloodRow, PolicyRow, SchedulingFigures
 from engine.services.experiments.reports.tables import say
 from engine.services.experiments.sides import PLAIN, Switched, greedy
 from engine.services.experiments.workloads.traces import words_of
@@ -27,6 +33,12 @@ LOAD = 0.95
 """Work that arrives, by what steps of whole batches get done."""
 CALIBRATION = ((16, 24), (64, 24), (256, 24), (400, 24))
 """Prompts and answers, in tokens, from which the costs of steps are learned."""
+CHATS, CHAT = 40, (10, 8)
+"""Interactive requests beside a flood, and the tokens of their prompts and answers."""
+FLOODED = (64, 128)
+"""Tokens of prompts and answers of the flood."""
+APART = 4.0
+"""Time between two chats on average, in times that one takes alone."""
 
 
 def measure_scheduling(client: EngineClient, requests: int = REQUESTS) -> SchedulingFigures:
@@ -43,7 +55,37 @@ def measure_scheduling(client: EngineClient, requests: int = REQUESTS) -> Schedu
         simulator = Simulator(policy.policy(), limits, costs, model.pages)
         simulated = summary(simulator.run(trace))
         rows.append(PolicyRow(policy.name, policy.choice.title, live, simulated, len(steps), simulator.steps))
-    return SchedulingFigures(model.card.name, requests, BATCH, costs.points, rows)
+    return SchedulingFigures(
+        model.card.name, requests, BATCH, costs.points, rows, _floods(client, min(CHATS, requests))
+    )
+
+
+def _floods(client: EngineClient, count: int) -> list[FloodRow]:
+    """First tokens of the same chats alone, and beside batch requests of which one waits at all times."""
+    words, rng = words_of(client.model, 2), random.Random(1)
+    alone = client.answer(words.some(CHAT[0]), greedy(CHAT[1]), PLAIN).timings.total_ms / 1e3
+    moments = list(accumulate(rng.expovariate(1 / (APART * alone)) for _ in range(count)))
+    chats = [clients.Arrival(at, words.some(CHAT[0]), greedy(CHAT[1]), INTERACTIVE.name) for at in moments]
+    one = client.answer(words.some(FLOODED[0]), greedy(FLOODED[1]), PLAIN).timings.total_ms / 1e3
+    many = BATCH + round(
+        3 * BATCH * moments[-1] / one
+    )  # a full batch is less than three times as fast as one after one
+    flood = [clients.Arrival(0.0, words.some(FLOODED[0]), greedy(FLOODED[1]), BATCH_CLASS.name) for _ in range(many)]
+
+    def row(title: str, policy: str, beside: Sequence[clients.Arrival]) -> FloodRow:
+        say(f"{count} chats: {title}")
+        with Switched(client, {keys.MAX_BATCH: BATCH, keys.ADMISSION: policy}):
+            answers = client.arriving([*beside, *chats], PLAIN)
+        waits = sorted(answer.timings.ttft_ms / 1e3 for answer in answers[len(beside) :])
+        return FloodRow(title, len(beside), at_share(waits, 0.5), at_share(waits, 0.99))
+
+    return [
+        row("an idle machine", "first_come", []),
+        *(
+            row(f"beside batch requests, {catalogue.record(SchedulingTechnique, policy).choice.title}", policy, flood)
+            for policy in ("first_come", "classes")
+        ),
+    ]
 
 
 def step_costs(client: EngineClient) -> StepCosts:

@@ -19,6 +19,15 @@ class PolicyRow(msgspec.Struct, frozen=True):
     simulated_steps: int
 
 
+class FloodRow(msgspec.Struct, frozen=True):
+    """Chats beside so many batch requests that came before them: seconds to their first tokens."""
+
+    title: str
+    flood: int
+    first_median: float
+    first_p99: float
+
+
 class SchedulingFigures(msgspec.Struct, frozen=True):
     """``costs``: rows and seconds of steps, with which the trace was simulated."""
 
@@ -27,6 +36,7 @@ class SchedulingFigures(msgspec.Struct, frozen=True):
     batch: int
     costs: list[tuple[float, float]]
     policies: list[PolicyRow]
+    floods: list[FloodRow] = []
 
     def show(self) -> None:
         steps = ", ".join(f"{rows:.0f}: {1e3 * seconds:.1f}" for rows, seconds in self.costs)
@@ -44,6 +54,15 @@ class SchedulingFigures(msgspec.Struct, frozen=True):
         show_table(
             "scheduling", "policy | mean | p99 | first token, mean | first token, p99 | goodput | fairness", rows
         )
+        if self.floods:
+            show_table(
+                "chats beside batch requests",
+                "where | batch requests | first token of a chat, ms: median | 99 % below",
+                (
+                    f"{row.title} | {row.flood} | {1e3 * row.first_median:.0f} | {1e3 * row.first_p99:.0f}"
+                    for row in self.floods
+                ),
+            )
 
 
 def _both(live: float, simulated: float) -> str:
