@@ -10,7 +10,7 @@ from engine.compute.batch import MAX_TREE_ROWS, Axes
 from engine.compute.sampling.params import SamplingParams
 from engine.config.pooling import Pooling
 from engine.decoding.options import Acceptance, RequestOptions
-from engine.decoding.scheduling.policy import Standing
+from engine.decoding.scheduling.policy import QueueStanding
 from engine.protocol import Timings, TokenInfo, Usage
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Request:
     pictures: PlaceholderSpans | None = None
     drafting: Any = None
     adapter: int = 0
-    standing: Standing = field(default_factory=Standing)
+    standing: QueueStanding = field(default_factory=QueueStanding)
     preemptions: int = 0
     thinking_tokens: int = 0
     held: list[HeldToken] = field(default_factory=list)

@@ -16,7 +16,7 @@ from engine.cache.offload.saved import SavedChats
 from engine.compute.sampling.sampler import LogProbs, new_history
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.policy import Policy, SchedulingTechnique
+from engine.decoding.scheduling.policy import SchedulingPolicy, SchedulingTechnique
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
@@ -60,7 +60,7 @@ class Stepper:
         self.model, self.clock = model, clock
         self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
-        self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, Policy())
+        self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, SchedulingPolicy())
         self.executor = Executor(model)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)

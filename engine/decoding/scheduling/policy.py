@@ -24,7 +24,7 @@ MOST_PREEMPTED = 4
 
 
 @dataclass(slots=True)
-class Standing:
+class QueueStanding:
     """What a policy knows of a sequence beside its tokens. Times are seconds of the clock that plans steps.
 
     ``service`` names its service class. ``level`` is its queue where a policy has several (-1: in none yet),
@@ -48,7 +48,7 @@ class Schedulable(Protocol):
     cache: SequenceCache
     last_step: int
     preemptions: int
-    standing: Standing
+    standing: QueueStanding
 
     @property
     def cached(self) -> bool:
@@ -68,7 +68,7 @@ Tier = tuple[float, ...]
 """Sequences of a smaller tier go before those of a larger one."""
 
 
-class Policy:
+class SchedulingPolicy:
     """First come, first served: one tier, the oldest first in, the newest first out. Other policies extend it.
 
     Within a tier those that run go before those that wait, and these in order of arrival or, ``prefix_first``, of the
@@ -150,5 +150,5 @@ class Policy:
 class SchedulingTechnique(Technique):
     """A value of the switch "admission": a policy, made anew when it is chosen."""
 
-    policy: Callable[[], Policy]
+    policy: Callable[[], SchedulingPolicy]
     switch: str = keys.ADMISSION

@@ -25,7 +25,7 @@ from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.types import common
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import Policy, S, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, Tier
 from engine.decoding.scheduling.waiting import WaitingQueue
 
 MAX_RUNNING = 256
@@ -83,7 +83,7 @@ class Plan(NamedTuple, Generic[S]):
 class Scheduler(Generic[S]):
     """Owns the queue and the running set."""
 
-    def __init__(self, manager: KVCacheManager, policy: Policy, max_running: int = MAX_RUNNING) -> None:
+    def __init__(self, manager: KVCacheManager, policy: SchedulingPolicy, max_running: int = MAX_RUNNING) -> None:
         self.manager, self.policy, self.max_running = manager, policy, max_running
         self.costs = StepCosts()
         self.waiting: WaitingQueue[S] = WaitingQueue(lambda sequence: self.policy.lane(sequence))
@@ -95,7 +95,7 @@ class Scheduler(Generic[S]):
         self.policy.enter(sequence, self.costs)
         self.waiting.append(sequence)
 
-    def follow(self, policy: Policy) -> None:
+    def follow(self, policy: SchedulingPolicy) -> None:
         """Obey another policy from now on."""
         self.policy = policy
         for sequence in (*self.running, *self.waiting):

@@ -15,24 +15,22 @@ from engine.cache.pool import PagePool, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.text import NewSequence
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import Policy, Standing
+from engine.decoding.scheduling.policy import QueueStanding, SchedulingPolicy
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
-from engine.decoding.simulate.trace import Arrival
+from engine.decoding.simulate.trace import TraceRequest
 
 
-class Job:
+class SimulatedRequest:
     """A request of a trace in the simulation, a :class:`engine.decoding.scheduling.policy.Schedulable`."""
 
     __slots__ = (
-        "arrival", "cache", "first", "last", "last_step", "preemptions", "reach", "spec", "standing", "worst",
+        "arrival", "cache", "cached", "first", "last", "last_step", "preemptions", "reach", "spec", "standing", "worst",
     )  # fmt: skip
-    cached = True
-    max_draft_tokens = 0
 
-    def __init__(self, arrival: int, spec: Arrival, manager: KVCacheManager) -> None:
+    def __init__(self, arrival: int, spec: TraceRequest, manager: KVCacheManager) -> None:
         self.arrival, self.spec = arrival, spec
-        self.last_step, self.preemptions, self.standing = -1, 0, Standing(spec.at, spec.service)
-        self.reach = spec.prompt + spec.answer
+        self.last_step, self.preemptions, self.standing = -1, 0, QueueStanding(spec.at, spec.service)
+        self.cached, self.reach = True, spec.prompt + spec.answer
         self.cache = SequenceCache(manager, NewSequence((str(arrival), 0), [0] * spec.prompt))
         self.first = self.last = self.worst = 0.0
 
@@ -41,11 +39,15 @@ class Job:
         """Tokens that it has still to write."""
         return self.reach - len(self.cache.tokens)
 
+    @property
+    def max_draft_tokens(self) -> int:
+        return max(0, self.left - 1)
+
 
 class Done(NamedTuple):
     """A request that ended. Times are seconds from its arrival; ``worst`` is the longest between two tokens."""
 
-    spec: Arrival
+    spec: TraceRequest
     first_token: float
     completion: float
     worst: float
@@ -55,15 +57,15 @@ class Done(NamedTuple):
 class Simulator:
     """Serves a trace with a policy, by the ``costs`` of steps, of which two sizes at the least are known."""
 
-    def __init__(self, policy: Policy, limits: Limits, costs: StepCosts, pages: int) -> None:
+    def __init__(self, policy: SchedulingPolicy, limits: Limits, costs: StepCosts, pages: int) -> None:
         self.manager = KVCacheManager(PagePool(pages))
-        self.scheduler: Scheduler[Job] = Scheduler(self.manager, policy)
+        self.scheduler: Scheduler[SimulatedRequest] = Scheduler(self.manager, policy)
         self.scheduler.costs = costs
         self.limits = limits
         self.now, self.steps, self.failed, self.busy = 0.0, 0, 0, 0.0
         self.most_waiting = 0
 
-    def run(self, trace: Iterable[Arrival]) -> Iterator[Done]:
+    def run(self, trace: Iterable[TraceRequest]) -> Iterator[Done]:
         """Yield requests as they end. Those that can never have the pages they need are counted in ``failed``."""
         scheduler, coming = self.scheduler, enumerate(trace)
         upcoming = next(coming, None)
@@ -71,7 +73,7 @@ class Simulator:
             if upcoming is not None and not (scheduler.running or scheduler.waiting):
                 self.now = max(self.now, upcoming[1].at)
             while upcoming is not None and upcoming[1].at <= self.now:
-                scheduler.add(Job(*upcoming, self.manager))
+                scheduler.add(SimulatedRequest(*upcoming, self.manager))
                 upcoming = next(coming, None)
             self.most_waiting = max(self.most_waiting, len(scheduler.waiting))
             yield from self._step(upcoming[1].at if upcoming is not None else math.inf)
@@ -111,14 +113,14 @@ class Simulator:
             else:
                 self.scheduler.settle(job, self.limits)
 
-    def _told(self, job: Job, at: float) -> None:
+    def _told(self, job: SimulatedRequest, at: float) -> None:
         """Its next token came."""
         if not job.first:
             job.first = at
         else:
             job.worst = max(job.worst, at - job.last)
 
-    def _alike(self, plan: Plan[Job], seconds: float, until: float) -> int:
+    def _alike(self, plan: Plan[SimulatedRequest], seconds: float, until: float) -> int:
         """How many steps like this one follow each other, this one included: until a request comes or ends, pages run
         out, or the policy decides otherwise."""
         if plan.admitted or plan.preempted or plan.failed or not all(p.rows == 1 and p.last for p in plan.slices):

@@ -25,7 +25,7 @@ LONGEST = 2048
 MOST_TOKENS = 1 << 20
 
 
-class Arrival(NamedTuple):
+class TraceRequest(NamedTuple):
     """A request of a trace: seconds from its beginning, tokens of its prompt and of its answer."""
 
     at: float
@@ -41,10 +41,10 @@ class _Line(msgspec.Struct):
     service: str = "standard"
 
 
-def read(lines: bytes) -> list[Arrival]:
+def read(lines: bytes) -> list[TraceRequest]:
     """A recorded trace, a JSON object a line. Raises msgspec.MsgspecError."""
     found = msgspec.json.Decoder(_Line).decode_lines(lines)
-    return sorted((Arrival(*msgspec.structs.astuple(line)) for line in found), key=lambda arrival: arrival.at)
+    return sorted((TraceRequest(*msgspec.structs.astuple(line)) for line in found), key=lambda arrival: arrival.at)
 
 
 class TraceSpec(NamedTuple):
@@ -58,7 +58,7 @@ class TraceSpec(NamedTuple):
     shares: tuple[tuple[str, float], ...] = (("standard", 1.0),)
 
 
-def synthetic(spec: TraceSpec) -> Iterator[Arrival]:
+def synthetic(spec: TraceSpec) -> Iterator[TraceRequest]:
     """The same requests each time for the same ``spec``."""
     rng = random.Random(spec.seed)
     names, weights = zip(*spec.shares, strict=True)
@@ -66,7 +66,7 @@ def synthetic(spec: TraceSpec) -> Iterator[Arrival]:
     for _ in range(spec.requests):
         now += _gap(spec, rng)
         prompt, answer = _lengths(spec.lengths, rng)
-        yield Arrival(now, prompt, answer, rng.choices(names, weights)[0])
+        yield TraceRequest(now, prompt, answer, rng.choices(names, weights)[0])
 
 
 def _gap(spec: TraceSpec, rng: random.Random) -> float:

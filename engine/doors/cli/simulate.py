@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.decoding.scheduling.costs import StepCosts
     from engine.decoding.simulate.figures import TraceSummary
     from engine.decoding.simulate.simulator import Simulator
-    from engine.decoding.simulate.trace import Arrival
+    from engine.decoding.simulate.trace import TraceRequest
 
 STEP_HELP = "Milliseconds of a step, and of each of its rows, as 20,1; measured with --model if left out."
 TRACE_HELP = "A file with a JSON object a line (at, prompt, answer, service), in place of a synthetic trace."
@@ -128,7 +128,7 @@ def _measured(model: str) -> StepCosts:
         return step_costs(client)
 
 
-def _read(file: Path) -> list[Arrival]:
+def _read(file: Path) -> list[TraceRequest]:
     """Raises CommandFailed."""
     import msgspec
 

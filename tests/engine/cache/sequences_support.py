@@ -28,7 +28,7 @@ from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.cache.text import NewSequence
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun
-from engine.decoding.scheduling.policy import Policy, Standing
+from engine.decoding.scheduling.policy import QueueStanding, SchedulingPolicy
 from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
 
 G = TypeVar("G", bound=AnyGroup)
@@ -92,7 +92,7 @@ class Asked:
     alphabet: int = 2
     last_step: int = -1
     preemptions: int = 0
-    standing: Standing = field(default_factory=Standing)
+    standing: QueueStanding = field(default_factory=QueueStanding)
     fork_of: Asked | None = None
     computed_rows: int = 0
     cache: SequenceCache = field(init=False)
@@ -185,7 +185,7 @@ class House:
             tiers = Tiers(stores, self.space, gives_way=False), Tiers(stores, self.space)  # type: ignore[arg-type]
             groups.append(StateGroup(PagePool(states), *tiers))
         self.manager = KVCacheManager(self.pool, self.tree, self, self.tiers, lambda *_: swaps(), groups)
-        self.scheduler: Scheduler[Asked] = Scheduler(self.manager, Policy())
+        self.scheduler: Scheduler[Asked] = Scheduler(self.manager, SchedulingPolicy())
         self.scheduler.policy.prefix_first = True
         self.plans: list[Plan[Asked]] = []
         self.done: list[Asked] = []

@@ -12,7 +12,7 @@ from engine.cache.pool import PagePool
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots
 from engine.cache.text import NewSequence
-from engine.decoding.scheduling.policy import Policy, Standing
+from engine.decoding.scheduling.policy import QueueStanding, SchedulingPolicy
 from engine.decoding.scheduling.scheduler import Limits, Scheduler
 from engine.loading.memory.estimate import plan
 
@@ -31,7 +31,7 @@ class Asked:
     def __init__(self, manager: KVCacheManager, arrival: int, tokens: int, wholes: list[tuple[int, int]]) -> None:
         owner = (str(arrival), 0)
         self.cache = SequenceCache(manager, NewSequence(owner, list(range(tokens)), namespace=arrival, wholes=wholes))
-        self.arrival, self.last_step, self.preemptions, self.standing = arrival, 0, 0, Standing()
+        self.arrival, self.last_step, self.preemptions, self.standing = arrival, 0, 0, QueueStanding()
         self.cached, self.reach, self.max_draft_tokens = True, 10_000, 0
 
 
@@ -60,7 +60,7 @@ def planned(at_once: int, kind: dict[str, float]) -> int:
 
 def run(manager: KVCacheManager, asked: list[Asked], steps: int = 60) -> list[Asked]:
     """Read all prompts; returns those that failed."""
-    scheduler, failed = Scheduler(manager, Policy()), []
+    scheduler, failed = Scheduler(manager, SchedulingPolicy()), []
     for each in asked:
         scheduler.add(each)
     for _ in range(steps):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engine.catalogue import Choice
-from engine.decoding.scheduling.policy import MOST_OVERTAKEN, Policy, S, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import MOST_OVERTAKEN, S, SchedulingPolicy, SchedulingTechnique, Tier
 
 
-class SmallestPrompt(Policy):
+class SmallestPrompt(SchedulingPolicy):
     def tier(self, sequence: S) -> Tier:
         aged = sequence.preemptions > 0 or sequence.standing.overtaken >= MOST_OVERTAKEN
         return (not aged, 0 if aged else sequence.cache.prompt_length)

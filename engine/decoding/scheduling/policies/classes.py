@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from engine.catalogue import Choice
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import Policy, S, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier
 from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, LEAST_READ, TARGETS
 
 EXPECTED = 60.0
 """Seconds after an interactive sequence in which steps are kept short for the next one."""
 
 
-class ServiceClasses(Policy):
+class ServiceClasses(SchedulingPolicy):
     """Rows are shared among the classes by weight (stride scheduling, Waldspurger & Weihl 1995); within a class the
     earliest deadline goes first, which is the oldest, since all have the same target.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.catalogue import Choice
-from engine.decoding.scheduling.policy import Policy, S, SchedulingTechnique
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique
 
 
-class StaticBatching(Policy):
+class StaticBatching(SchedulingPolicy):
     """A batch begins when the one before it has ended whole, as servers did before Orca (Yu et al. 2022)."""
 
     def admits(self, running: Sequence[S]) -> bool:
@@ -17,7 +17,7 @@ class StaticBatching(Policy):
 
 FIRST_COME = SchedulingTechnique(
     choice=Choice("first_come", "first come, first served", explains="Requests start in the order of arrival."),
-    policy=Policy,
+    policy=SchedulingPolicy,
 )
 STATIC = SchedulingTechnique(
     choice=Choice(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from engine.catalogue import Choice
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import Policy, S, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier
 
 QUANTUM = 0.5
 """Seconds of the first queue's quantum; each next one's is twice as long."""
@@ -16,7 +16,7 @@ STARVED = 20.0
 """Seconds without service after which a sequence goes to the first queue."""
 
 
-class SkipJoinMLFQ(Policy):
+class SkipJoinMLFQ(SchedulingPolicy):
     """A sequence joins the first queue whose quantum its prompt takes no longer than, and goes down one when it has had
     its queue's quantum; who is not served for some seconds goes to the first (Wu et al. 2023, arXiv 2305.05920).
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 
 from engine.catalogue import Choice
-from engine.decoding.scheduling.policy import Policy, S, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier
 
 AGED = 10.0
 """Seconds without service after which a sequence goes first."""
 
 
-class ShortestRemaining(Policy):
+class ShortestRemaining(SchedulingPolicy):
     """The sequence with the fewest tokens to its limit goes first (Schrage 1968), unless one waited for long.
 
     With true lengths as limits, as in a simulation, it has the least mean time to completion of all.

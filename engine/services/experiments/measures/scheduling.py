@@ -16,7 +16,7 @@ from engine.decoding.scheduling.service import BATCH as BATCH_CLASS
 from engine.decoding.scheduling.service import INTERACTIVE
 from engine.decoding.simulate.figures import TraceSummary, at_share, summary
 from engine.decoding.simulate.simulator import Done, Simulator
-from engine.decoding.simulate.trace import Arrival, TraceSpec, synthetic
+from engine.decoding.simulate.trace import TraceRequest, TraceSpec, synthetic
 from engine.decoding.telemetry.records import StepRecord
 from engine.protocol import keys
 from engine.services import client as clients
@@ -103,7 +103,7 @@ def _rows(step: StepRecord) -> int:
     return step.decode_rows + step.prefill_rows + step.verify_rows
 
 
-def _trace(costs: StepCosts, requests: int, context: int) -> list[Arrival]:
+def _trace(costs: StepCosts, requests: int, context: int) -> list[TraceRequest]:
     """A trace whose work fills the steps of whole batches."""
     made = list(synthetic(TraceSpec(requests, 1.0, lengths="heavy")))
     cut = [each._replace(prompt=min(each.prompt, context // 4), answer=min(each.answer, context // 2)) for each in made]
@@ -113,7 +113,7 @@ def _trace(costs: StepCosts, requests: int, context: int) -> list[Arrival]:
     return [each._replace(at=each.at * pace) for each in cut]
 
 
-def _live(client: EngineClient, trace: Sequence[Arrival]) -> tuple[TraceSummary, list[StepRecord]]:
+def _live(client: EngineClient, trace: Sequence[TraceRequest]) -> tuple[TraceSummary, list[StepRecord]]:
     words = words_of(client.model, 1)
     arriving = [clients.Arrival(each.at, words.some(each.prompt), greedy(each.answer)) for each in trace]
     answers = client.arriving(arriving, PLAIN)
