@@ -25,7 +25,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.probabilities import log_probs
 from engine.compute.sampling.sampler import LogProbs
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import MAX_RUNNING, Slice
+from engine.decoding.scheduling.plan import MAX_RUNNING, Slice
 from engine.decoding.speculation.base import NO_DRAFT, DraftCost, DraftTree
 from engine.decoding.speculation.control.controller import Controller, Proposals, Round
 from engine.decoding.speculation.verify.early_exit import forward_step

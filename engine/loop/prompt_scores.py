@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.compute.runner.runner import Runner
 from engine.compute.sampling.sampler import top_log_probs
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import DraftTree
 from engine.protocol import TokenInfo
 

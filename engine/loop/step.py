@@ -14,7 +14,7 @@ from engine.compute.batch import SequenceRows
 from engine.compute.sampling.sampler import Draw, LogProbs
 from engine.compute.vision.embeddings import PictureEmbeddings
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import DraftTree, HiddenRows
 from engine.decoding.speculation.verify.verifier import Verdict
 from engine.decoding.telemetry.records import TreeRecord

@@ -16,8 +16,9 @@ from engine.cache.offload.saved import SavedChats
 from engine.compute.sampling.sampler import LogProbs, new_history
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
+from engine.decoding.scheduling.plan import Limits, Plan, Slice
 from engine.decoding.scheduling.policy import SchedulingPolicy, SchedulingTechnique
-from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler, Slice
+from engine.decoding.scheduling.scheduler import Scheduler
 from engine.decoding.speculation.base import DraftCost, DraftTree
 from engine.decoding.speculation.verify.verdict import NO_TOKEN, Verdict
 from engine.decoding.telemetry.phases import Phases

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.compute.batch import SequenceRows
 from engine.compute.sampling.params import SamplingParams
 from engine.decoding.options import RequestOptions
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree
 from engine.decoding.speculation.self_drafting.proposers import EarlyExitProposer, LayerSkipProposer
 from engine.decoding.speculation.verify.early_exit import forward_step

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
+from engine.decoding.scheduling.plan import Limits
 from engine.decoding.scheduling.policy import SchedulingPolicy
-from engine.decoding.scheduling.scheduler import Limits
 from tests.contracts.registration import Contract
 from tests.engine.decoding.scheduling.simulation import Simulation
 

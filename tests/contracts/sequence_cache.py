@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import pytest
 
 from engine.cache.pool import OutOfPages
-from engine.decoding.scheduling.scheduler import Limits
+from engine.decoding.scheduling.plan import Limits
 from tests.contracts.registration import Contract
 from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt
 

@@ -186,7 +186,7 @@ _SCHEDULER = (
     Fault(
         "victim-keeps-its-rows",
         "scheduler",
-        "engine/decoding/scheduling/scheduler.py",
+        "engine/decoding/scheduling/admission.py",
         "        plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]\n",
         "",
         "An answer that was preempted for another is computed in the same step, over pages that it gave up.",
@@ -241,7 +241,7 @@ _SCHEDULER = (
         "prompt-beside-an-urgent-one",
         "scheduler",
         "engine/decoding/scheduling/scheduler.py",
-        "        if not _reads(plan):\n            self._plan_rows(plan, limits, later",
+        "        if not plan.reads:\n            self._plan_rows(plan, limits, later",
         "        if plan:\n            self._plan_rows(plan, limits, later",
         "A prompt of a batch class is read in the step of an interactive one, which waits for it.",
         "tests/engine/decoding/scheduling/test_policies.py",
@@ -267,7 +267,7 @@ _SCHEDULER = (
     Fault(
         "promised-pages-given-away",
         "scheduler",
-        "engine/decoding/scheduling/scheduler.py",
+        "engine/decoding/scheduling/admission.py",
         "self.manager.room - promised - len(self.running)",
         "self.manager.room - len(self.running)",
         "An admission takes pages that prompts in progress were admitted for, and is undone.",
@@ -276,7 +276,7 @@ _SCHEDULER = (
     Fault(
         "chunk-ends-within-a-picture",
         "scheduler",
-        "engine/decoding/scheduling/scheduler.py",
+        "engine/decoding/scheduling/admission.py",
         "return cache.whole(min(cache.pending, left, cache.longest_chunk))",
         "return min(cache.pending, left, cache.longest_chunk)",
         "A step ends within a picture whose tokens see each other.",

@@ -15,8 +15,9 @@ from engine.cache.pool import PagePool, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.text import NewSequence
 from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.plan import Limits, Plan
 from engine.decoding.scheduling.policy import QueueStanding, SchedulingPolicy
-from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
+from engine.decoding.scheduling.scheduler import Scheduler
 from engine.decoding.simulate.trace import TraceRequest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.protocol import Phase, PhaseChange
 
 

@@ -50,8 +50,8 @@ def simulate(
     with report_errors():
         with importing():
             from engine.catalogue import records
+            from engine.decoding.scheduling.plan import Limits
             from engine.decoding.scheduling.policy import SchedulingTechnique
-            from engine.decoding.scheduling.scheduler import Limits
             from engine.decoding.simulate import trace as traces
             from engine.decoding.simulate.figures import summary
             from engine.decoding.simulate.simulator import Simulator

@@ -28,8 +28,9 @@ from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.cache.text import NewSequence
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun
+from engine.decoding.scheduling.plan import Limits, Plan
 from engine.decoding.scheduling.policy import QueueStanding, SchedulingPolicy
-from engine.decoding.scheduling.scheduler import Limits, Plan, Scheduler
+from engine.decoding.scheduling.scheduler import Scheduler
 
 G = TypeVar("G", bound=AnyGroup)
 SPARSE = 1_000_003

@@ -16,7 +16,7 @@ from engine.cache.sequences import SequenceCache
 from engine.cache.stores.recent import recent_span
 from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.cache.types import StateRun
-from engine.decoding.scheduling.scheduler import Limits
+from engine.decoding.scheduling.plan import Limits
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
 

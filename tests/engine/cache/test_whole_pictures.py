@@ -12,8 +12,9 @@ from engine.cache.pool import PagePool
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots
 from engine.cache.text import NewSequence
+from engine.decoding.scheduling.plan import Limits
 from engine.decoding.scheduling.policy import QueueStanding, SchedulingPolicy
-from engine.decoding.scheduling.scheduler import Limits, Scheduler
+from engine.decoding.scheduling.scheduler import Scheduler
 from engine.loading.memory.estimate import plan
 
 WINDOW, RESIDUAL, PICTURE = 1024, 128, 280

@@ -11,7 +11,7 @@ from engine.cache.groups.window import WindowGroup, WindowPart
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.sequences import SequenceCache
 from engine.cache.slots import WindowSlots, first_seen
-from engine.decoding.scheduling.scheduler import Limits
+from engine.decoding.scheduling.plan import Limits
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
 

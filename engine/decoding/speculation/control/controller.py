@@ -20,7 +20,7 @@ import torch
 from engine.base.errors import is_out_of_memory
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import (
     MAX_DEPTH,
     NO_DRAFT,

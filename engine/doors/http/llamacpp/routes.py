@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from engine.decoding.scheduling.scheduler import MAX_RUNNING
+from engine.decoding.scheduling.plan import MAX_RUNNING
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.llamacpp.types import (

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from engine.base.sizes import figure
 from engine.cache.pool import pages_for
-from engine.decoding.scheduling.scheduler import MAX_RUNNING
+from engine.decoding.scheduling.plan import MAX_RUNNING
 from engine.decoding.scheduling.service import classes_of
 from engine.decoding.telemetry.pairs import LEAST
 from engine.loading.model import LoadedModel

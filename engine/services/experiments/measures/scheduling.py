@@ -10,8 +10,8 @@ from itertools import accumulate
 from engine import catalogue
 from engine.catalogue import records
 from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.plan import Limits
 from engine.decoding.scheduling.policy import SchedulingTechnique
-from engine.decoding.scheduling.scheduler import Limits
 from engine.decoding.scheduling.service import BATCH as BATCH_CLASS
 from engine.decoding.scheduling.service import INTERACTIVE
 from engine.decoding.simulate.figures import TraceSummary, at_share, summary

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from engine.cache.pool import pages_for
 from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.plan import Limits, Plan, Slice
 from engine.decoding.scheduling.policy import SchedulingPolicy
-from engine.decoding.scheduling.scheduler import Limits, Plan, Slice
 from engine.decoding.simulate.simulator import SimulatedRequest, Simulator
 from engine.decoding.simulate.trace import TraceRequest
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.decoding.scheduling.costs import StepCosts
+from engine.decoding.scheduling.plan import Limits
 from engine.decoding.scheduling.policies.classes import ServiceClasses
 from engine.decoding.scheduling.policies.first_come import StaticBatching
 from engine.decoding.scheduling.policies.mlfq import LEVELS, STARVED, SkipJoinMLFQ, entry_level, quantum
 from engine.decoding.scheduling.policies.shortest import ShortestRemaining
 from engine.decoding.scheduling.policy import SchedulingPolicy
-from engine.decoding.scheduling.scheduler import Limits
 from engine.decoding.scheduling.service import BATCH, CLASSES, INTERACTIVE, LEAST_READ
 from engine.decoding.simulate.figures import TraceSummary, summary
 from engine.decoding.simulate.simulator import Simulator

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.pool import pages_for
+from engine.decoding.scheduling.plan import SHARE, Limits
 from engine.decoding.scheduling.policies.classes import ServiceClasses
 from engine.decoding.scheduling.policies.first_come import StaticBatching
 from engine.decoding.scheduling.policies.mlfq import SkipJoinMLFQ
 from engine.decoding.scheduling.policies.shortest import ShortestRemaining
 from engine.decoding.scheduling.policy import MOST_OVERTAKEN, SchedulingPolicy
-from engine.decoding.scheduling.scheduler import SHARE, Limits
 from tests.contracts.scheduling_policy import SchedulingPolicyContract
 from tests.engine.decoding.scheduling.simulation import ROW, STEP, Simulation
 from tests.kit.examples import examples

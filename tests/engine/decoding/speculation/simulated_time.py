@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from engine.decoding.options import RequestOptions
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, HiddenRows, Proposer
 from engine.decoding.speculation.control.controller import Controller, Round
 from engine.decoding.speculation.verify.verifier import Verdict

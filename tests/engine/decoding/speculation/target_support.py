@@ -25,7 +25,7 @@ from engine.compute.sampling.params import SamplingParams
 from engine.compute.sampling.sampler import new_history, sample
 from engine.decoding.options import RequestOptions
 from engine.decoding.request import Request
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import NO_DRAFT, DraftRequest, DraftTree, Proposer
 from engine.decoding.speculation.verify.early_exit import forward_step
 from engine.decoding.speculation.verify.verifier import verify

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.decoding.options import RequestOptions
-from engine.decoding.scheduling.scheduler import Slice
+from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import DraftTree, HiddenRows
 from engine.decoding.speculation.control.controller import Controller, Round, shapes
 from engine.decoding.speculation.control.stats import depth_of
