@@ -9,6 +9,7 @@ import pytest
 
 from engine.decoding.scheduling.plan import Limits
 from engine.decoding.scheduling.policy import SchedulingPolicy
+from engine.decoding.scheduling.service import CLASSES
 from tests.contracts.registration import Contract
 from tests.engine.decoding.scheduling.simulation import Simulation
 
@@ -23,7 +24,14 @@ class SchedulingPolicyContract(Contract):
     )
     def test_random_traces_finish_within_the_budget(self, seed: int) -> None:
         rng = random.Random(seed)
-        limits = Limits(rng.choice([16, 33, 128]), rng.random() < 0.7, rng.random() < 0.3, rng.choice([0, 200]))
+        limits = Limits(
+            rng.choice([16, 33, 128]),
+            chunked=rng.random() < 0.7,
+            whole_context=rng.random() < 0.3,
+            reading_budget=rng.choice([0, 200]),
+            max_batch=rng.choice([4, 256]),
+            targets=rng.random() < 0.5,
+        )
         drafts = rng.choice([0, 3, 8])
         pages = rng.choice([12, 30, 200])
         simulation = Simulation(pages, limits, drafts, rng.randint(0, drafts), self.policy)
@@ -31,7 +39,7 @@ class SchedulingPolicyContract(Contract):
             prompt, answer = rng.randint(1, 120), rng.randint(1, 50)
             cuts = sorted(rng.sample(range(prompt), rng.choice([0, 0, min(4, prompt // 2 * 2)])))
             wholes = list(zip(cuts[::2], cuts[1::2], strict=True))
-            simulation.add(arrival, prompt, answer, cached=rng.random() < 0.85, wholes=wholes)
+            simulation.add(arrival, prompt, answer, rng.choice([*CLASSES]), cached=rng.random() < 0.85, wholes=wholes)
             for _ in range(rng.randint(0, 6)):
                 simulation.step()
         simulation.drain()

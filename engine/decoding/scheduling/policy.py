@@ -73,6 +73,7 @@ class SchedulingPolicy:
 
     Within a tier those that run go before those that wait, and these in order of arrival or, ``prefix_first``, of the
     tokens that are found in the cache (Zheng et al. 2023). A preempted sequence keeps its place in the queue.
+    Bound: nobody waits for one that came later, but for :data:`MOST_OVERTAKEN` with more in the cache.
     """
 
     patient = False
@@ -144,6 +145,11 @@ class SchedulingPolicy:
     def page_level(self, sequence: S) -> int:
         """Its level, or the first of one that gave its pages up often: else two might take them in turns for ever."""
         return self.level(sequence) if sequence.preemptions < MOST_PREEMPTED else 0
+
+
+def passed(seconds: float, since: float, now: float) -> bool:
+    """Return True if more than ``seconds`` passed, or nobody knows: the clock was put back."""
+    return not 0 <= now - since <= seconds
 
 
 @dataclass(frozen=True, kw_only=True)

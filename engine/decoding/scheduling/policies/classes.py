@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from engine.catalogue import Choice
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier, passed
 from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, LEAST_READ, TARGETS
 
 EXPECTED = 60.0
@@ -18,7 +18,9 @@ class ServiceClasses(SchedulingPolicy):
     """Rows are shared among the classes by weight (stride scheduling, Waldspurger & Weihl 1995); within a class the
     earliest deadline goes first, which is the oldest, since all have the same target.
 
-    A class that comes back begins where the least served of the others is: it has no claim on the time it was away.
+    A class that comes back begins where the least served of the others is, or where it was if that is further on: it
+    has no claim on the time it was away, and a client that comes in another class each time gains nothing.
+    Bound: a class with work has its weight's share of the rows, however many requests the others have.
     A waiting sequence takes pages of a running one of a lower class until its deadline has passed.
     For a minute after an interactive sequence no step in which none is read is longer than its target between tokens,
     so that the next one waits no longer for the end of a step.
@@ -29,20 +31,24 @@ class ServiceClasses(SchedulingPolicy):
     def __init__(self) -> None:
         super().__init__()
         self._passed: dict[str, float] = {}
+        self._least = 0.0
+        """What the least served of those with work has passed."""
+        self._present: set[str] = set()
         self._late: set[int] = set()
-        self._expects, self._expected = -math.inf, False
+        self._asked, self._expected = -math.inf, False
 
     def begin(self, running: Sequence[S], waiting: Sequence[S], now: float) -> None:
         everybody = [*running, *waiting]
         present = {sequence.standing.service for sequence in everybody}
-        least = min((passed for name, passed in self._passed.items() if name in present), default=0.0)
-        self._passed = {name: max(self._passed.get(name, least), least) for name in present}
+        self._least = min((self._passed[name] for name in present & self._present), default=self._least)
+        self._passed |= {name: max(self._passed.get(name, 0.0), self._least) for name in present}
+        self._present = present
         if INTERACTIVE.name in present:
-            self._expects = now + EXPECTED
+            self._asked = now
         asks = any(each.cache.pending > 1 and each.standing.service == INTERACTIVE.name for each in everybody)
-        self._expected = now < self._expects and not asks
+        self._expected = not asks and not passed(EXPECTED, self._asked, now)
         self._late = {
-            each.arrival for each in everybody if now > each.standing.arrived_at + self.service(each).first_token
+            each.arrival for each in everybody if passed(self.service(each).first_token, each.standing.arrived_at, now)
         }
 
     def lane(self, sequence: S) -> int:
@@ -64,9 +70,8 @@ class ServiceClasses(SchedulingPolicy):
         return target.within(held, most, costs)
 
     def on_progress(self, sequence: S, rows: int, seconds: float, now: float) -> None:
-        name = sequence.standing.service
-        if name in self._passed:
-            self._passed[name] += rows / self.classes[name].weight
+        service = self.service(sequence)
+        self._passed[service.name] = self._passed.get(service.name, self._least) + rows / service.weight
 
     def calm(self, running: Sequence[S], waiting: Sequence[S], now: float) -> float:
         return 0.0 if waiting else math.inf

@@ -9,7 +9,10 @@ from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTec
 
 
 class StaticBatching(SchedulingPolicy):
-    """A batch begins when the one before it has ended whole, as servers did before Orca (Yu et al. 2022)."""
+    """A batch begins when the one before it has ended whole, as servers did before Orca (Yu et al. 2022).
+
+    Bound: who waits does so for the longest answer of each batch of those who came before.
+    """
 
     def admits(self, running: Sequence[S]) -> bool:
         return not running

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from engine.catalogue import Choice
 from engine.decoding.scheduling.costs import StepCosts
-from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier, passed
 
 QUANTUM = 0.5
 """Seconds of the first queue's quantum; each next one's is twice as long."""
@@ -21,6 +21,7 @@ class SkipJoinMLFQ(SchedulingPolicy):
     its queue's quantum; who is not served for some seconds goes to the first (Wu et al. 2023, arXiv 2305.05920).
 
     Keys and values of who gives way stay, while there are pages.
+    Bound: nobody is left out for longer than :data:`STARVED` and the first quanta of those who were before him.
     """
 
     def enter(self, sequence: S, costs: StepCosts) -> None:
@@ -33,7 +34,7 @@ class SkipJoinMLFQ(SchedulingPolicy):
     def begin(self, running: Sequence[S], waiting: Sequence[S], now: float) -> None:
         for sequence in (*running, *waiting):
             standing = sequence.standing
-            if standing.level and now - standing.served_at > STARVED:
+            if standing.level and passed(STARVED, standing.served_at, now):
                 standing.level, standing.attained, standing.served_at = 0, 0.0, now
 
     def lane(self, sequence: S) -> int:

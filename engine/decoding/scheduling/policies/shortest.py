@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from engine.catalogue import Choice
-from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier
+from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier, passed
 
 AGED = 10.0
 """Seconds without service after which a sequence goes first."""
@@ -16,6 +16,7 @@ class ShortestRemaining(SchedulingPolicy):
     """The sequence with the fewest tokens to its limit goes first (Schrage 1968), unless one waited for long.
 
     With true lengths as limits, as in a simulation, it has the least mean time to completion of all.
+    Bound: nobody is left out for longer than :data:`AGED` and a step for each who was so before him.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class ShortestRemaining(SchedulingPolicy):
         self._aged = {
             each.arrival
             for each in (*running, *waiting)
-            if now - max(each.standing.served_at, each.standing.arrived_at) > AGED
+            if passed(AGED, max(each.standing.served_at, each.standing.arrived_at), now)
         }
 
     def lane(self, sequence: S) -> int:
@@ -35,7 +36,7 @@ class ShortestRemaining(SchedulingPolicy):
     def tier(self, sequence: S) -> Tier:
         cache = sequence.cache
         if sequence.arrival in self._aged:
-            return 0, sequence.standing.arrived_at
+            return 0, sequence.arrival
         return 1, sequence.reach - (cache.num_computed if cache.pages else cache.found())
 
     def on_progress(self, sequence: S, rows: int, seconds: float, now: float) -> None:

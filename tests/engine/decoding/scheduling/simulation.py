@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from engine.cache.pool import pages_for
 from engine.decoding.scheduling.costs import StepCosts
 from engine.decoding.scheduling.plan import Limits, Plan, Slice
-from engine.decoding.scheduling.policy import SchedulingPolicy
+from engine.decoding.scheduling.policy import MOST_PREEMPTED, SchedulingPolicy
 from engine.decoding.simulate.simulator import SimulatedRequest, Simulator
 from engine.decoding.simulate.trace import TraceRequest
 
@@ -53,10 +53,10 @@ class Simulation(Simulator):
 
     def step(self) -> Plan[SimulatedRequest]:
         wanted = {request.cache.owner: self.draft_tokens for request in self.scheduler.running}
-        decoding = any(request.cache.pending == 1 for request in self.scheduler.running)
+        decodes = {request for request in self.scheduler.running if request.cache.pending == 1}
         plan = self.scheduler.plan(self.limits, wanted, self.now)
         self.pool.check()
-        self._obeys(plan, decoding)
+        self._obeys(plan, any(piece.sequence in decodes for piece in plan.slices))
         self.plans.append(plan)
         for request in plan.failed:
             self.scheduler.remove(request)
@@ -87,6 +87,28 @@ class Simulation(Simulator):
         for request in self.scheduler.waiting:
             assert not request.cache.pages
             assert request.cache.num_computed == 0
+        self._serves(plan)
+
+    def _serves(self, plan: Plan[SimulatedRequest]) -> None:
+        """Nobody is left out for whom there are rows, a place and pages, nor for one of a later tier."""
+        scheduler, limits = self.scheduler, self.limits
+        policy, running, admitted = scheduler.policy, scheduler.running, plan.admitted
+        assert plan.slices or plan.failed or not (running or scheduler.waiting), "an idle step"
+        for victim in plan.preempted:
+            level = policy.level(victim) if victim.preemptions <= MOST_PREEMPTED else 0
+            holders = [other for other in running if other.cache.pages and other not in admitted]
+            assert level >= max(map(policy.page_level, holders), default=0)
+        if limits.targets or not limits.chunked or (plan.reads and policy.patient):
+            return
+        served = {piece.sequence for piece in plan.slices}
+        idle = [other for other in running if other not in served and other.cache.pending == 1 and other.cache.fits(1)]
+        latest = max((policy.tier(each) for each in served if each.cache.pending == 1), default=())
+        assert all(policy.tier(other) >= latest for other in idle)
+        if len(served) < limits.max_batch and plan.rows < limits.token_budget:
+            assert not idle
+            heads = scheduler.waiting.heads() if policy.admits(running) and not (admitted or plan.preempted) else []
+            for first in policy.order(heads, lambda request: request.cache.found())[:1]:
+                assert self.longest or not scheduler._fits(first, limits), "who waits would have room"
 
     def _advance(self, piece: Slice[SimulatedRequest]) -> None:
         request, cache = piece.sequence, piece.sequence.cache

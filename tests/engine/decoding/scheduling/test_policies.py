@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -14,9 +16,9 @@ from engine.decoding.scheduling.plan import Limits
 from engine.decoding.scheduling.policies.classes import ServiceClasses
 from engine.decoding.scheduling.policies.first_come import StaticBatching
 from engine.decoding.scheduling.policies.mlfq import LEVELS, STARVED, SkipJoinMLFQ, entry_level, quantum
-from engine.decoding.scheduling.policies.shortest import ShortestRemaining
+from engine.decoding.scheduling.policies.shortest import AGED, ShortestRemaining
 from engine.decoding.scheduling.policy import SchedulingPolicy
-from engine.decoding.scheduling.service import BATCH, CLASSES, INTERACTIVE, LEAST_READ
+from engine.decoding.scheduling.service import BATCH, CLASSES, INTERACTIVE, LEAST_READ, STANDARD, ServiceClass
 from engine.decoding.simulate.figures import TraceSummary, summary
 from engine.decoding.simulate.simulator import Simulator
 from engine.decoding.simulate.trace import TraceRequest, TraceSpec, synthetic
@@ -25,6 +27,8 @@ from tests.kit.examples import examples
 
 STEP, ROW = 0.02, 0.001
 COSTS = StepCosts((1, STEP + ROW), (256, STEP + 256 * ROW))
+SLOW = 0.1
+"""Seconds of a slow step."""
 POLICIES: Sequence[type[SchedulingPolicy]] = (
     SchedulingPolicy,
     StaticBatching,
@@ -66,14 +70,75 @@ def test_who_runs_goes_on_where_an_aged_newcomer_finds_no_room() -> None:
     assert served(ShortestRemaining(), trace, Limits(64, max_batch=1), 80).requests == 25
 
 
-@pytest.mark.parametrize("policy", [SchedulingPolicy, ServiceClasses, SkipJoinMLFQ, ShortestRemaining])
-def test_the_machine_never_idles_while_there_is_work(policy: type[SchedulingPolicy]) -> None:
-    """Conservation of work: whatever the order, as many tokens are written by the end, in steps as full."""
-    trace = [each._replace(at=0.0) for each in synthetic(TraceSpec(60, 1.0, lengths="heavy"))]
-    simulator = Simulator(policy(), Limits(512, max_batch=4, targets=False), COSTS, 4000)
-    ended = list(simulator.run(trace))
-    assert simulator.busy == pytest.approx(simulator.now)
-    assert len(ended) == 60
+@pytest.mark.parametrize("policy", POLICIES)
+@given(trace=arrivals(), batch=st.integers(1, 8), pages=st.sampled_from([40, 80, 400]), jumps=st.booleans())
+@examples(10)
+def test_nobody_is_left_out_or_passed_over_however_the_clock_jumps(
+    policy: type[SchedulingPolicy], trace: list[TraceRequest], batch: int, pages: int, jumps: bool
+) -> None:
+    """Each step is held to conservation of work and to the policy's tiers, in batches of changing sizes."""
+    simulation = Simulation(pages, Limits(64, max_batch=batch, targets=False), policy=policy)
+    rng, scheduler = random.Random(batch), simulation.scheduler
+    for arrival, (at, *asked) in enumerate(trace):
+        while simulation.now < at and (scheduler.running or scheduler.waiting):
+            simulation.step()
+        simulation.add(arrival, *asked)
+        simulation.now += rng.choice([0.0, 0.0, -3600.0, 3600.0]) if jumps else 0.0
+        simulation.limits = simulation.limits._replace(max_batch=rng.randint(1, batch))
+    simulation.drain()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whoever_is_cancelled_leaves_nothing_whatever_it_did(policy: type[SchedulingPolicy]) -> None:
+    simulation, rng, states = Simulation(16, Limits(48), policy=policy), random.Random(0), set[str]()
+    scheduler = simulation.scheduler
+    for arrival in range(1500):
+        if len(states) == 5:
+            break
+        if len(scheduler.waiting) < 12:
+            simulation.add(arrival, rng.randint(1, 100), rng.randint(1, 60), rng.choice([*CLASSES]))
+        simulation.limits = simulation.limits._replace(max_batch=rng.randint(1, 4))
+        served = {piece.sequence for piece in simulation.step().slices}
+        there = [*scheduler.running, *scheduler.waiting]
+        if arrival % 4 or not there:
+            continue
+        request = rng.choice([each for each in scheduler.waiting if each.preemptions] or there)
+        if request in scheduler.running:
+            states.add(("prefill", "decode")[request.cache.pending == 1] if request in served else "paused")
+        else:
+            states.add("preempted" if request.preemptions else "waiting")
+        scheduler.remove(request)
+        assert not request.cache.pages
+        assert request not in [*scheduler.waiting, *scheduler.running]
+    assert states == {"waiting", "prefill", "decode", "paused", "preempted"}
+    simulation.drain()
+
+
+def test_a_step_looks_at_as_many_of_ten_thousand_that_wait_as_of_two_thousand() -> None:
+    simulation, calls = Simulation(4000, Limits(64, max_batch=8)), []
+    for arrival in range(10_000):
+        simulation.add(arrival, 20 + arrival % 50, 20, [*CLASSES][arrival % 3])
+        if arrival + 1 in (2_000, 10_000):
+            for policy in POLICIES:
+                simulation.scheduler.follow(policy())
+                calls.append(calls_of(lambda: simulation.scheduler.plan(simulation.limits, {}, 1.0)))
+    assert all(many < 1.2 * few for few, many in zip(calls[:5], calls[5:], strict=True)), calls
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions were called."""
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def test_short_answers_do_not_wait_for_long_ones_in_feedback_queues() -> None:
@@ -111,22 +176,36 @@ def test_an_interactive_request_hardly_notices_a_flood_of_batch_requests() -> No
     assert p99(SchedulingPolicy(), asks + flood) > 3 * idle
 
 
-def test_a_flood_of_interactive_requests_leaves_batch_requests_their_share() -> None:
-    flood = [TraceRequest(0.02 * number, 100, 50, INTERACTIVE.name) for number in range(500)]
-    patient = [TraceRequest(1.0, 20, 20, BATCH.name)]
-    simulator = Simulator(ServiceClasses(), Limits(512, max_batch=8), COSTS, 4000)
-    ended = {done.spec.service: done for done in simulator.run(sorted(flood + patient))}
-    shares = sum(each.weight for each in CLASSES.values()) / BATCH.weight
-    alone = (STEP + 20 * ROW) + 20 * (STEP + ROW)
-    assert ended[BATCH.name].completion < shares * alone + BATCH.first_token
+@pytest.mark.parametrize(
+    ("policy", "bound"),
+    [
+        (SchedulingPolicy, 1.0),
+        (StaticBatching, 1.0),
+        # It reads its ten rows first, and then the others have theirs, of which each step has two.
+        (ServiceClasses, SLOW * 10 * sum(each.weight for each in CLASSES.values()) / BATCH.weight / 2),
+        (SkipJoinMLFQ, STARVED + 1.0),
+        (ShortestRemaining, AGED + 1.0),
+    ],
+)
+def test_a_flood_leaves_nobody_out_for_longer_than_the_policy_promises(
+    policy: type[SchedulingPolicy], bound: float
+) -> None:
+    flood = [TraceRequest(1.0 + SLOW * number / 2, 1, 1, INTERACTIVE.name) for number in range(600)]
+    long = TraceRequest(1.5, 10, 1000, BATCH.name)
+    simulator = Simulator(policy(), Limits(64, max_batch=2), StepCosts((1, SLOW), (256, 2 * SLOW)), 4000)
+    (ended,) = [done for done in simulator.run(sorted([*flood, long])) if done.spec == long]
+    assert max(ended.first_token, ended.worst) < bound
 
 
-def test_who_is_not_served_goes_to_the_first_queue_after_a_while() -> None:
-    long = [TraceRequest(0.0, 10, 2000)] * 2
-    stream = [TraceRequest(1.0 + 0.01 * number, 1, 1) for number in range(6000)]
-    simulator = Simulator(SkipJoinMLFQ(), Limits(64, max_batch=2), COSTS, 4000)
-    worst = max(done.worst for done in simulator.run(long + stream) if done.spec.answer == 2000)
-    assert STARVED < worst < STARVED + 5.0
+@pytest.mark.parametrize("classes", [[INTERACTIVE], [INTERACTIVE, STANDARD], [INTERACTIVE, STANDARD, BATCH]])
+def test_who_changes_its_class_at_every_request_keeps_nobody_from_its_share(classes: list[ServiceClass]) -> None:
+    simulation = Simulation(400, Limits(64, max_batch=2), policy=ServiceClasses)
+    answer = simulation.add(0, 10, 100, BATCH.name)
+    for number in range(1, 401):
+        simulation.add(number, 20, 1, classes[number % len(classes)].name)
+        simulation.step()
+    assert answer.left == 0
+    assert answer.worst < 0.3, "its ten rows at first are paid back"
 
 
 def test_a_prompt_joins_the_queue_that_its_reading_takes() -> None:
