@@ -156,6 +156,7 @@ def color_of(theme: Theme, phase: Phase) -> str:
         "decode": tokens.accent,
         "paused": theme.tint("accent", 0.35, "panel"),
         "preempted": tokens.warn,
+        "swapped": theme.tint("warn", 0.5, "panel"),
     }.get(phase, tokens.mute)
 
 
@@ -205,7 +206,8 @@ class TimelineChart(Chart):
             for (phase, name), count in zip(self.PHASES, counts, strict=True)
         ]
         there = {phase for bar in self.answers.bars.values() for _, phase in bar.entered}
-        entries += [Legend(color_of(self.theme, phase), phase) for phase in ("paused", "preempted") if phase in there]
+        rare: Sequence[Phase] = ("paused", "preempted", "swapped")
+        entries += [Legend(color_of(self.theme, phase), phase) for phase in rare if phase in there]
         if self.plot.hidden_rows:
             entries.append(Legend("mute", f"{self.plot.hidden_rows} more rows", "+"))
         self._legend.show_entries(entries)

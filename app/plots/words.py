@@ -96,6 +96,7 @@ _DOING: dict[Phase, str] = {
     "decode": "written in {}",
     "paused": "paused {}",
     "preempted": "without its pages {}",
+    "swapped": "with its pages in host memory {}",
 }
 
 

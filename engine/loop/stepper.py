@@ -214,7 +214,7 @@ class Stepper:
                 request.progress.admitted_at, request.progress.cached_tokens = now, request.num_computed
                 self.cache.count_hits(request)
         for request in plan.preempted:
-            self._phases.tell(request, "preempted", now)
+            self._phases.gave_way(request, now)
         self._phases.plan(plan.slices, self.scheduler.running, now)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
@@ -421,7 +421,7 @@ class Stepper:
                 self.finish(newest, "memory", OUT_OF_MEMORY)
             else:
                 self.scheduler.preempt(newest)
-                self._phases.tell(newest, "preempted", self.clock())
+                self._phases.gave_way(newest, self.clock())
             return
         lost = lost_device(error)
         if lost is not None:

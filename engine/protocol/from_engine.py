@@ -238,9 +238,10 @@ class PageCounts(Part, frozen=True):
         return (self.used - self.cached) / max(self.total, 1)
 
 
-Phase = Literal["waiting", "prefill", "decode", "paused", "preempted", "ended"]
+Phase = Literal["waiting", "prefill", "decode", "paused", "preempted", "swapped", "ended"]
 """What an answer is doing: it waits for its first step, its prompt is read, its tokens are written, it keeps its pages
-without taking part in steps, it gave its pages up and waits again, or it is over."""
+without taking part in steps, it gave its pages up and waits to be read again or, swapped, to have them back from host
+memory, or it is over."""
 
 
 class PhaseChange(Part, frozen=True):

@@ -387,14 +387,14 @@ def changes(*told: tuple[float, str, str]) -> list[PhaseChange]:
 def test_the_timeline_has_a_bar_for_each_answer_with_its_phases(strip, qtbot):
     told = changes((1, "a", "waiting"), (2, "a", "prefill"), (3, "a", "decode"), (3, "b", "waiting"), (6, "a", "ended"))
     strip.add(msgspec.structs.replace(frame(10.0), phases=told))
-    strip.add(msgspec.structs.replace(frame(11.0), phases=changes((10.5, "c", "paused"), (10.8, "b", "preempted"))))
+    strip.add(msgspec.structs.replace(frame(11.0), phases=changes((10.5, "c", "paused"), (10.8, "b", "swapped"))))
     timeline = strip.charts[3]
     bars = {key[0]: bar for key, bar in timeline.answers.bars.items()}
     assert bars["a"].seconds(11.0) == {"waiting": 1, "prefill": 1, "decode": 3}
-    assert bars["b"].seconds(11.0) == pytest.approx({"waiting": 7.8, "preempted": 0.2})
+    assert bars["b"].seconds(11.0) == pytest.approx({"waiting": 7.8, "swapped": 0.2})
     assert [bars[name].row for name in "abc"] == [0, 1, 0], "a has ended before c comes"
     strip.tick()
-    assert "paused" in timeline._legend.text()
+    assert all(word in timeline._legend.text() for word in ("paused", "swapped"))
     timeline.plot.resize(300, 120)
     timeline.plot.grab()
     area, bar = next((area, bar) for area, bar in timeline.plot.areas if bar is bars["b"])

@@ -36,6 +36,10 @@ class Phases:
             )
         )
 
+    def gave_way(self, request: Request, at: float) -> None:
+        """The answer gave its pages up."""
+        self.tell(request, "preempted" if request.cache.held is None else "swapped", at)
+
     def plan(self, slices: Sequence[Slice[Request]], running: Sequence[Request], now: float) -> None:
         """A step of these slices begins; who runs besides pauses."""
         for piece in slices:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 
+import pytest
+
 from engine.decoding.telemetry.records import EndedAnswer
 from engine.protocol import Cancel, Sampling, Set, keys
 from tests.engine.loop.toy_engine import ToyEngine, toy_model
@@ -46,13 +48,16 @@ def test_who_is_behind_the_batch_waits_or_pauses() -> None:
     assert phases(toy)["b"] == ["waiting", "prefill", "decode", "paused", "decode", "ended"]
 
 
-def test_who_gives_pages_up_is_told_to() -> None:
+@pytest.mark.parametrize(("mode", "phase"), [("recompute", "preempted"), ("swap", "swapped")])
+def test_who_gives_pages_up_is_told_to(mode: str, phase: str) -> None:
     toy = ToyEngine(toy_model(pages=7))
+    for key, value in ((keys.PREEMPTION, mode), (keys.HOST_CACHE, 1.0)):
+        toy.engine.submit(Set(key=key, value=value))
     for name in "ab":
         toy.add(name, PROMPT, Sampling(seed=1, max_tokens=50, ignore_eos=True))
     told = phases(toy)["b"]
     assert told[:3] == ["waiting", "prefill", "decode"]
-    assert "preempted" in told
+    assert {"preempted", "swapped"} & {*told} == {phase}
     assert told[-1] == "ended"
 
 
