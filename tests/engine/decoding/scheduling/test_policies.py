@@ -256,6 +256,15 @@ def test_urgent_newcomers_take_the_places_of_all_that_are_behind_them() -> None:
     assert sorted(round(done.first_token, 3) for done in ended)[3] < 0.1, "four of them start at once"
 
 
+def test_an_urgent_prompt_is_read_in_a_step_of_its_own() -> None:
+    simulation = Simulation(400, Limits(64, targets=False), policy=ServiceClasses)
+    for number, prompt in enumerate((4, 1000)):
+        simulation.add(number, prompt, 300, BATCH.name)
+        simulation.step()
+    urgent = simulation.add(2, 30, 20, INTERACTIVE.name)
+    assert [(piece.sequence, piece.rows) for piece in simulation.step().slices] == [(urgent, 30)]
+
+
 def test_targets_take_nothing_from_drafts() -> None:
     """Whether they are worth their time is said by their controller, also where a plain step misses the target."""
     simulation = Simulation(400, Limits(64), draft_tokens=30)
