@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT, SPEED
+from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT, QUEUED, SPEED
 from engine.catalogue.option import Option
 from engine.protocol import keys
 
@@ -99,7 +99,7 @@ SCHEDULING = (
         key=keys.ADMISSION,
         title="Scheduling policy",
         default="first_come",
-        metric=MANY_CHATS,
+        metric=QUEUED,
         explains="Decides which requests take part in a step when there are more than the batch or the memory holds. "
         "Those that do not wait, with their pages kept while there is room.",
         shows="mean time to completion and to the first token, with many requests waiting",

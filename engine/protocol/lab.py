@@ -12,7 +12,7 @@ from engine.protocol.records import LoadOptions
 from engine.protocol.remotes import RemoteModel
 
 LabGroup = Literal["The basics", "Memory", "Sharing", "Speculation"]
-Doing = Literal["waiting", "reading", "writing", "idle"]
+Doing = Literal["waiting", "reading", "writing", "idle", "paused", "preempted", "swapped"]
 Fate = Literal["own", "accepted", "refused"]
 
 

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from msgspec import structs
+
 from engine.base import stopping
 from engine.base.stopping import Stop, Stopped
 from engine.cache.offload.saved import SavedChats
@@ -269,11 +271,22 @@ class EngineClient:
         return most
 
     def interrupted(
-        self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
-    ) -> Answer:
-        """The answer to ``running`` while a second prompt arrives once ``after_tokens`` tokens of it are there."""
-        first, second = _request("running", running, sampling), _request("arriving", arriving, sampling)
-        return self._run([first], [second], after_tokens)[0]
+        self,
+        running: Sequence[Sequence[int]],
+        arriving: Sequence[int],
+        sampling: Sampling,
+        after_tokens: int = 8,
+        optimisations: Mapping[str, Value] | None = None,
+        service: str = "",
+    ) -> list[Answer]:
+        """The answers to ``running`` of a service class, and last that to a prompt which arrives once each of
+        them has ``after_tokens`` tokens: that one has as many at the most."""
+        first = [
+            _request(f"running {number}", prompt, sampling, optimisations)._replace(service=service)
+            for number, prompt in enumerate(running)
+        ]
+        short = structs.replace(sampling, max_tokens=after_tokens)
+        return self._run(first, [_request("arriving", arriving, short, optimisations)], after_tokens)
 
     def _run(
         self,
@@ -283,7 +296,7 @@ class EngineClient:
         at: Sequence[float] = (),
         slots: int = 0,
     ) -> list[Answer]:
-        """All answers, once all have ended. ``later`` is submitted once the first answer has ``after_tokens``.
+        """All answers, once all have ended. ``later`` is submitted once all others have ``after_tokens``.
 
         ``at``: how many seconds from now each of ``requests`` is submitted, in order; all now if left out.
         """
@@ -341,7 +354,7 @@ class EngineClient:
             if isinstance(event, Delta):
                 ids[event.id].extend(token.id for token in event.tokens)
                 arrivals[event.id].append(time.perf_counter())
-                if later and len(ids[names[0]]) >= after_tokens:
+                if later and all(len(ids[request.id]) >= after_tokens for request in requests):
                     for request in later:
                         submit(request)
                     later = ()

@@ -30,6 +30,7 @@ from engine.protocol.lab import (
     Amounts,
     Axis,
     Cells,
+    Doing,
     Drafts,
     DraftToken,
     Heat,
@@ -355,6 +356,20 @@ def test_lanes_show_what_requests_did(view, theme):
     assert 0 < show(view, idle)[grey] < 0.7 * show(view, waiting)[grey], "an idle one is hatched"
 
 
+def test_a_paused_request_is_hatched_and_one_without_its_pages_stands_out(view, theme):
+    tokens = theme.tokens
+
+    def drawn(doing: Doing) -> Counter[str]:
+        return show(view, Lanes(lanes=[Lane(name="a", spans=[Span(start=0, end=8, doing=doing)])], seconds=8.0))
+
+    assert 0 < drawn("paused")[tokens.teal] < 0.7 * drawn("writing")[tokens.teal]
+    assert view.accessibleDescription() == "1 request in 8 s."
+    whole = drawn("writing")[tokens.teal]
+    assert drawn("preempted")[tokens.warn] == drawn("swapped")[theme.tint("warn", 0.5, "panel")] == whole
+    assert drawn("paused")[tokens.warn] == 0
+    assert "a: paused, pages kept from 0 s to 8 s" in all_under(view)
+
+
 def test_lanes_of_all_sides_have_one_axis(view):
     short = msgspec.structs.replace(LANES, seconds=2.0)
     found = on_one_axis({0: LANES, 1: short, 2: SHARED})
@@ -561,6 +576,18 @@ def test_a_plot_has_lines_bands_words_and_axes(plot_view, theme):
     without = Series(name="off", points=LINES.series[0].points)
     plot_view.show_plot(Plot(title="", x=LINES.x, y=LINES.y, series=[without, LINES.series[1]]))
     assert axes.labels[-1] == "200"
+
+
+def test_points_are_marked_where_all_lines_have_few(plot_view, theme):
+    few = Series(name="few", points=[(float(x), 1.0) for x in range(5)])
+    axis = Axis(title="x")
+
+    def drawn(points: int) -> int:
+        other = Series(name="other", points=[(x * 4 / points, 2.0) for x in range(points + 1)])
+        plot_view.show_plot(Plot(title="", x=axis, y=axis, series=[few, other]))
+        return int((pixels(plot_view) == int(theme.tokens.mute[1:], 16)).sum())
+
+    assert drawn(4) > drawn(100), "no line has dots beside one that has none"
 
 
 def test_a_low_plot_names_fewer_values(plot_view):

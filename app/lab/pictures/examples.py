@@ -58,6 +58,49 @@ EXAMPLES: dict[str, Picture] = {
         ],
         seconds=9.0,
     ),
+    "chunked": Lanes(
+        lanes=[
+            *(
+                Lane(
+                    name="",
+                    spans=[
+                        Span(start=0.0, end=3.0, doing="writing"),
+                        Span(start=3.0, end=6.0, doing="paused"),
+                        Span(start=6.0, end=9.0, doing="writing"),
+                    ],
+                )
+                for _ in range(3)
+            ),
+            Lane(
+                name="",
+                spans=[Span(start=3.0, end=6.0, doing="reading"), Span(start=6.0, end=9.0, doing="writing")],
+            ),
+        ],
+        seconds=9.0,
+    ),
+    "mlfq": Lanes(
+        lanes=[
+            Lane(
+                name="",
+                spans=[
+                    Span(start=0.0, end=2.0, doing="writing"),
+                    Span(start=2.0, end=5.0, doing="paused"),
+                    Span(start=5.0, end=9.0, doing="writing"),
+                ],
+            ),
+            *(
+                Lane(
+                    name="",
+                    spans=[
+                        Span(start=start - 1.0, end=start, doing="waiting"),
+                        Span(start=start, end=start + 1.0, doing="writing"),
+                    ],
+                )
+                for start in (2.0, 3.0, 4.0)
+            ),
+        ],
+        seconds=9.0,
+    ),
     "speculation": Drafts(
         steps=[
             _step(("accepted", -1), ("accepted", 0), ("refused", 1), ("own", 1)),

@@ -19,7 +19,9 @@ from engine.protocol.lab import Doing, Lanes, Picture
 ROW_PX = 24
 MOST_SECONDS = 3600
 """Seconds of a run whose moments are told apart."""
-_MARKS: dict[Doing, str] = {"waiting": "■", "reading": "■", "writing": "■", "idle": "▨"}
+HATCHED: tuple[Doing, ...] = ("idle", "paused")
+"""What holds a place or pages and does no work."""
+ALL: tuple[Doing, ...] = ("waiting", "reading", "writing", "paused", "preempted", "swapped", "idle")
 
 
 def on_one_axis(pictures: Mapping[int, Picture]) -> dict[int, Picture]:
@@ -82,6 +84,9 @@ class LanesPainter(Painter):
             "reading": tint("teal", 0.5, "panel"),
             "writing": self.theme.tokens.teal,
             "idle": grey,
+            "paused": self.theme.tokens.teal,
+            "preempted": self.theme.tokens.warn,
+            "swapped": tint("warn", 0.5, "panel"),
         }[doing]
 
     def _draw_axis(self, painter: QPainter, area: QRectF) -> None:
@@ -101,7 +106,7 @@ class LanesPainter(Painter):
 
     def _draw_span(self, painter: QPainter, bar: QRectF, doing: Doing) -> None:
         color = QColor(self._color(doing))
-        if doing != "idle":
+        if doing not in HATCHED:
             solid(painter, bar, color, min(2.0, bar.width() / 4))
             return
         painter.setPen(QPen(color, 1))
@@ -111,5 +116,7 @@ class LanesPainter(Painter):
     def legend(self) -> list[Legend]:
         found = {span.doing for lane in self._picture.lanes for span in lane.spans}
         return [
-            Legend(self._color(doing), words.DOING[doing], mark) for doing, mark in _MARKS.items() if doing in found
+            Legend(self._color(doing), words.DOING[doing], "▨" if doing in HATCHED else "■")
+            for doing in ALL
+            if doing in found
         ]

@@ -21,7 +21,7 @@ from engine.protocol.lab import Axis, Plot, Series
 LINE_PX = 1.75
 DOT_PX = 2.5
 MOST_DOTS = 40
-"""Points of lines with more are not marked one by one."""
+"""Points of a plot with a line of more are not marked one by one."""
 NEAR_PX = 24
 ACROSS = 6
 """Steps between values below a plot, at most."""
@@ -194,6 +194,7 @@ class LabAxes(PlotAxes):
         known = [at for at, (x, y) in enumerate(series.points) if self._across.has(x) and self._up.has(y)]
         self._draw_band(painter, room, series, known, style)
         points = [QPointF(self.place_x(room, x), self.place_y(room, y)) for x, y in (series.points[at] for at in known)]
+        dots = all(len(each.points) <= MOST_DOTS for each in self._plot.series)
         pen = QPen(QColor(style.color), LINE_PX, _DASHES[style.dash])
         pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
         painter.setPen(pen)
@@ -201,7 +202,7 @@ class LabAxes(PlotAxes):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(style.color))
         for index, point in zip(known, points, strict=True):
-            if len(points) <= MOST_DOTS:
+            if dots:
                 painter.drawEllipse(point, DOT_PX, DOT_PX)
             self._spots.append(Spot(QRectF(point, point), series, index))
 

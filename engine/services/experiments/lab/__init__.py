@@ -6,9 +6,11 @@ from engine.services.experiments.experiment import Experiment
 from engine.services.experiments.lab import (
     batch_size,
     batching,
+    chunked,
     heads,
     kivi,
     kv_cache,
+    mlfq,
     paging,
     prefixes,
     quest,
@@ -27,6 +29,8 @@ ALL: tuple[Experiment, ...] = (
     prefixes.Prefixes(),
     batching.Batching(),
     batch_size.BatchSize(),
+    chunked.ChunkedPrefill(),
+    mlfq.FeedbackQueues(),
     speculation.Speculation(),
     heads.HeadsExperiment(),
 )

@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-import msgspec
-
 from engine.cache.pool import PAGE_SIZE
 from engine.decoding.telemetry.pairs import LEAST, estimate
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel
 from engine.protocol import Effect, Metric, OptionSpec, Sampling
 from engine.protocol.compared import decided
-from engine.protocol.lab import Doing, LabPage, LabProgress, Lane, Lanes, Picture, Span
+from engine.protocol.lab import Doing, LabPage, LabProgress, Lane, Lanes, Span
 from engine.services.client import Answer, Arrival
 from engine.services.experiments.experiment import Found, Lab, Refusal, Run
+from engine.services.experiments.measures.courses import on_one_axis
 from engine.services.experiments.pairs import Measured, Pairs, Side
 from engine.services.experiments.same_text import exact_text
 from engine.services.experiments.sentences import headline, lowered, timed
@@ -85,6 +84,7 @@ class Batching:
         tokens = sum(arrival.sampling.max_tokens or 0 for arrival in asked)
         passes = [statistics.median(side) for side in passed]
         rate = figures[1].effects[1]
+        drawn = on_one_axis([side.picture() for side in sides])
         answers, writes = [side.answers for side in sides], [side.write for side in sides]
         text = yield from exact_text(self.page.name, lab, writes, answers, [each.prompt_ids for each in asked])
         many = ("as many requests done in a minute", "fewer requests done in a minute")
@@ -121,7 +121,7 @@ class Batching:
                 "lengths": _lengths(asked),
                 "arrivals": ", ".join(f"{arrival.seconds:.2f}" for arrival in asked),
             },
-            pictures=_on_one_axis([side.picture() for side in sides]),
+            pictures=drawn,
         )
 
 
@@ -207,11 +207,6 @@ class _BatchingSide:
             for place, (arrival, times) in enumerate(zip(self._asked, self.times, strict=True))
         ]
         return Lanes(lanes=lanes, seconds=max(times.freed for times in self.times))
-
-
-def _on_one_axis(pictures: list[Lanes]) -> list[Picture]:
-    longest = max(picture.seconds for picture in pictures)
-    return [msgspec.structs.replace(picture, seconds=longest) for picture in pictures]
 
 
 def _spans(times: _Times) -> list[Span]:

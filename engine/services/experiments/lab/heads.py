@@ -52,7 +52,7 @@ class HeadsExperiment:
 
     page = LabPage(
         name="heads",
-        number=11,
+        number=13,
         title="Medusa and EAGLE",
         group="Speculation",
         keys=[keys.SPECULATION, keys.TREE_NODES],

@@ -38,7 +38,7 @@ class Speculation:
 
     page = LabPage(
         name="speculation",
-        number=10,
+        number=12,
         title="Speculative decoding",
         group="Speculation",
         keys=[keys.SPECULATION, keys.DRAFT_LENGTH],

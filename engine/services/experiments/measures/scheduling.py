@@ -4,8 +4,10 @@ chats beside a flood of batch requests."""
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from statistics import fmean
 
 from engine import catalogue
 from engine.catalogue import records
@@ -95,11 +97,20 @@ def step_costs(client: EngineClient) -> StepCosts:
     for prompt, answer in CALIBRATION:
         prompts = [words.some(min(prompt, client.model.card.context // 2)) for _ in range(BATCH)]
         for step in client.together(prompts, greedy(answer), PLAIN)[0].steps:
-            costs.learn(_rows(step), step.duration)
+            costs.learn(rows_of(step), step.duration)
     return costs
 
 
-def _rows(step: StepRecord) -> int:
+def mean_costs(steps: Iterable[StepRecord]) -> StepCosts:
+    """What these steps took in the mean: those together that are as large, or up to twice as large."""
+    alike: defaultdict[int, list[StepRecord]] = defaultdict(list)
+    for step in steps:
+        alike[rows_of(step).bit_length()].append(step)
+    means = ((fmean(map(rows_of, some)), fmean(step.duration for step in some)) for some in alike.values())
+    return StepCosts(*((round(rows), seconds) for rows, seconds in means))
+
+
+def rows_of(step: StepRecord) -> int:
     return step.decode_rows + step.prefill_rows + step.verify_rows
 
 

@@ -188,7 +188,7 @@ def _measure(
         ]
         side.speeds.append(statistics.median(answer.timings.tokens_per_second for answer in answers))
         if spec.key == keys.CHUNKED_PREFILL:
-            side.stalls.append(max(client.interrupted(prompts[0], long_prompt, sampling).gaps))
+            side.stalls.append(max(client.interrupted([prompts[0]], long_prompt, sampling)[0].gaps))
     client.set(spec.key, spec.value)
     gain = estimate(before.speeds, after.speeds)
     return SwitchRow(

@@ -6,7 +6,7 @@ import pytest
 
 from engine.services.experiments import laboratory
 from engine.services.experiments.experiment import Lab, LabError
-from engine.services.experiments.lab import BY_NAME, batching
+from engine.services.experiments.lab import BY_NAME, batching, chunked, mlfq
 from engine.services.experiments.workloads import drafting
 from tests.engine.services.experiments.lab.conftest import loaded
 
@@ -15,6 +15,9 @@ from tests.engine.services.experiments.lab.conftest import loaded
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "LONGEST", 10)
     monkeypatch.setattr(batching, "SHORTEST", 5)
+    monkeypatch.setattr(chunked, "SHORTEST", 40)
+    monkeypatch.setattr(mlfq, "SHORT", 4)
+    monkeypatch.setattr(mlfq, "SIMULATED", 10)
     monkeypatch.setattr(drafting, "SHORTEST", 6)
     monkeypatch.setitem(drafting.TEXTS, "edit", ("an edit", 1))
 
@@ -27,7 +30,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_models_show_it_or_say_why_not(model: str, refused: dict[str, str]) -> None:
     for client in loaded(model):
         state = client.state()
-        for name in ("batching", "speculation", "heads"):
+        for name in ("batching", "chunked", "mlfq", "speculation", "heads"):
             refusal = BY_NAME[name].refuses(client.model, state)
             if name in refused:
                 assert refusal is not None

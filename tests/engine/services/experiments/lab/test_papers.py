@@ -18,8 +18,8 @@ from engine.services.experiments import papers
 from engine.services.experiments.lab import BY_NAME
 
 NAMES = {
-    "kv_cache", "weights", "paging", "kivi", "quest", "window", "prefixes", "batching", "speculation", "heads",
-    "batch_size",
+    "kv_cache", "weights", "paging", "kivi", "quest", "window", "prefixes", "batching", "batch_size",
+    "chunked", "mlfq", "speculation", "heads",
 }  # fmt: skip
 """The experiments."""
 FILES = sorted(papers_folder().glob("*"))
