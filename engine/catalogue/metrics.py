@@ -28,3 +28,4 @@ RESTART = elsewhere("kvasir bench --cache", "a chat that goes on after a restart
 HELD_TO_A_FORM = elsewhere("kvasir bench", "answers that are held to a schema")
 OTHERS_WAIT = elsewhere("kvasir bench", "an answer that waits while another prompt is read", "Chunked prefill")
 QUEUED = elsewhere("kvasir bench --scheduling", "every policy on one trace", "Skip-join MLFQ")
+MORE_AT_ONCE = elsewhere("kvasir bench --cache", "many chats", "Batch size")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT, QUEUED, SPEED
+from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, MORE_AT_ONCE, OTHERS_WAIT, QUEUED, SPEED
 from engine.catalogue.option import Option
 from engine.protocol import keys
 
@@ -85,7 +85,7 @@ SCHEDULING = (
         default=256,
         minimum=1,
         maximum=256,
-        metric=MANY_CHATS,
+        metric=MORE_AT_ONCE,
         explains="The most answers that one step works for. A larger batch gives more tokens per second in all, and "
         "each answer fewer.",
         shows="tokens per second over all answers against inter-token latency",
