@@ -395,7 +395,7 @@ class SequenceCache(CachedText):
 
     # --- it waits in a tier below --------------------------------------------------------------------------------
 
-    def _offloaded(self) -> list[Offload | None] | None:
+    def offloaded(self) -> list[Offload | None] | None:
         """Copies that tiers keep: of its pages, then of each part, None where that has nothing. None: it cannot go."""
         count = pages_for(self.manager.packed(self.num_computed))
         found: list[Offload | None] = []
@@ -410,7 +410,7 @@ class SequenceCache(CachedText):
 
     def _put(self) -> tuple[Sequence[OffloadedPages | None], DraftKVLengths] | None:
         """Keep what is computed in the tiers, if it is to go there and there is room; what of it drafters have."""
-        parts = self._offloaded()
+        parts = self.offloaded()
         wanted = [part for part in parts or () if part is not None]
         if parts is None or not wanted or not self.manager.swaps(self, wanted):
             return None
@@ -425,7 +425,7 @@ class SequenceCache(CachedText):
     def _take(self, held: Sequence[OffloadedPages | None]) -> bool:
         """Bring back what :meth:`_put` kept; there are pages for it. False: it is lost."""
         if all(part.prepare(self) for part in self.parts):
-            pairs = zip(self._offloaded() or (), held, strict=True)
+            pairs = zip(self.offloaded() or (), held, strict=True)
             found = [part.tier.take(each, part.pages) for part, each in pairs if part is not None and each is not None]
             if all(part.filled(self, 0) for part in self.parts) and all(found):
                 return True

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from torch import Tensor
+
 from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.swap import Swapped, SwapSpace
 from engine.cache.pool import PAGE_SIZE
@@ -29,6 +31,14 @@ class OnDisk:
     first: int
     stop: int
     place: ClassVar[str] = "disk"
+
+
+@dataclass(eq=False, slots=True)
+class Received:
+    """Pages that another engine computed, uint8 [pages * page_bytes]; the target's arenas alone."""
+
+    data: Tensor
+    place: ClassVar[str] = "host"
 
 
 class Tiers:
@@ -65,6 +75,9 @@ class Tiers:
 
     def take(self, held: OffloadedPages, pages: Sequence[int]) -> bool:
         """Implements :meth:`engine.cache.types.Tier.take`."""
+        if isinstance(held, Received):
+            self.stores[0].import_pages(pages, held.data.view(len(pages), -1))
+            return True
         if isinstance(held, OnDisk):
             data = held.saved.load(held.chat, held.kind, held.tokens, held.first, held.stop)
             if data is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from engine.compute.sampling.processors import History
     from engine.compute.vision.placeholders import PlaceholderSpans
+    from engine.decoding.hand_over import BegunAnswer
     from engine.text.grammar import GrammarConstraint
     from engine.text.stream import TextStream
 
@@ -70,6 +72,7 @@ class Request:
     ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
     how many tokens were. With ``pooling`` an embedding of the prompt is computed in place of an answer: ``pooled``
     [hidden_size] float32 sums the states of ``scored`` tokens. ``second``: where the second of two texts begins, or 0.
+    ``hand_over`` takes it for another engine once it has all of its tokens.
     """
 
     arrival: int
@@ -94,6 +97,7 @@ class Request:
     pooled: Tensor | None = None
     second: int = 0
     constraint: GrammarConstraint | None = None
+    hand_over: Callable[[BegunAnswer], None] | None = None
     last_step: int = -1
     id: str = field(init=False)
     answer: int = field(init=False)

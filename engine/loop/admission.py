@@ -31,6 +31,9 @@ TOO_LONG = (
 ENDLESS_GRAMMAR = (
     "ignore_eos does not go with structured output, which ends where its form does. Leave one of them out."
 )
+ONE_HANDED_OVER = (
+    "Only a single answer, without an embedding or prompt_logprobs, can be handed over to another engine. Ask for one."
+)
 ENDLESS = 1 << 40
 """The context, in tokens, of a chat with a sliding window."""
 
@@ -71,6 +74,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
         request.pooling, request.second = command.pooling, command.second
         request.standing.service = command.service or STANDARD.name
+        request.hand_over = command.hand_over
         if command.grammar is not None:
             request.constraint = _constraint(command, command.grammar, model)
         made.append(request)
@@ -111,6 +115,9 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
     if not 0 <= (command.prompt_logprobs or 0) <= MAX_LOGPROBS:
         text = f"prompt_logprobs lies between 0 and {MAX_LOGPROBS}: {command.prompt_logprobs} does not."
         return Error(code="bad_sampling", message=text, id=command.id)
+    handed = command.hand_over is not None or command.begun is not None
+    if handed and (command.n != 1 or command.pooling is not None or command.prompt_logprobs is not None):
+        return Error(code="bad_request", message=ONE_HANDED_OVER, id=command.id)
     if prompt == 0:
         return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)
     if prompt >= card.context + (command.pooling is not None) and command.window is None:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from engine.compute.runner.perplexity import Scores
 from engine.compute.vision.placeholders import PlaceholderSpans
 from engine.config.pooling import Pooling
+from engine.decoding.hand_over import BegunAnswer
 from engine.loading.model import LoadModel
 from engine.loop.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, ToolConfig, Unload, UnloadAdapter, Value
@@ -29,6 +30,8 @@ class AddRequest(NamedTuple):
     ``second`` is the token with which the second of an encoder's two texts begins, 0 where there is one.
     ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
     ``tools`` are those that it may call. ``service`` names its service class, "" the standard one.
+    ``hand_over`` is called on the engine thread with an answer that ended by ``max_tokens``, so that another engine can
+    go on with it: that one is asked the same with more tokens, and told that it is ``begun``. It tells all tokens.
     """
 
     id: str
@@ -49,6 +52,8 @@ class AddRequest(NamedTuple):
     pooling: Pooling | None = None
     second: int = 0
     service: str = ""
+    hand_over: Callable[[BegunAnswer], None] | None = None
+    begun: BegunAnswer | None = None
 
 
 class Inspect(NamedTuple):

@@ -21,6 +21,7 @@ from engine.catalogue import BY_KEY, OptionError
 from engine.compute.models.adapters import Adapter
 from engine.compute.runner.perplexity import Readers
 from engine.compute.sampling.params import SamplingError
+from engine.decoding.hand_over import HandOverRefused
 from engine.decoding.options import EngineOptions
 from engine.loading.capabilities import capabilities
 from engine.loading.loader import CheckpointLoader
@@ -262,7 +263,7 @@ class Engine:
                         self._saved.forget(chat)
                 case Shutdown():
                     self._stopping = True
-        except (OptionError, SamplingError, LoadFailed) as refused:
+        except (OptionError, SamplingError, LoadFailed, HandOverRefused) as refused:
             self._emit(Error(code=_code(refused), message=str(refused), id=id))
         except Exception as error:
             _log.exception("a command failed: %s", type(command).__name__)
@@ -299,7 +300,7 @@ class Engine:
             return
         assert self._stepper is not None
         for request in admission.requests(command, self._stepper, self._options, self._arrivals):
-            self._stepper.add(request)
+            self._stepper.add(request, command.begun)
         self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:
@@ -447,4 +448,6 @@ class Engine:
 def _code(error: Exception) -> str:
     if isinstance(error, LoadFailed):
         return error.code
+    if isinstance(error, HandOverRefused):
+        return "bad_request"
     return "bad_option" if isinstance(error, OptionError) else "bad_sampling"

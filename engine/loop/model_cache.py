@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -18,24 +18,34 @@ from engine.cache.groups.window import WindowGroup
 from engine.cache.manager import KVCacheManager, Offload
 from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.swap import SwapSpace
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.prefix.radix import PrefixTree
 from engine.cache.sequences import SequenceCache
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.paged import PagedStore
 from engine.cache.stores.store import KVStore
 from engine.cache.text import CachedText, NewSequence
-from engine.cache.tiers import OnDisk, Tiers
+from engine.cache.tiers import OnDisk, Received, Tiers
 from engine.cache.types import TREE
+from engine.decoding.hand_over import CONTRADICTS, NOTHING, VERSION, Begun, BegunAnswer, HandOverRefused
 from engine.decoding.options import EngineOptions, RequestOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.preemption import TransferRates, Victim, swap_or_recompute
 from engine.loading.memory.estimate import kv_bytes_per_token
 from engine.loading.model import LoadedModel
+from engine.loading.parts.adapter import adapters_of
 from engine.protocol import CacheStats, PageState
 
 _log = logging.getLogger(__name__)
 _FORGET = 0.8
+OTHER_MODEL = (
+    "This answer was begun by another model than {name}, or on another kind of device. Load the same on both sides."
+)
+OTHER_CACHE = (
+    "This answer was begun over another cache. Set the KV cache and batch-invariant results alike in both engines, and "
+    "ask for the same adapter."
+)
+OTHER_PROMPT = "This answer was begun for another prompt. Send the same request to both engines."
 BESIDE = ("recent", "state")
 """Names of what is saved beside a chat's pages."""
 MOST_PAGES_BACK = 64
@@ -106,10 +116,14 @@ class ModelCache:
         ``adapter``, which is named by its fingerprint."""
         namespace: Hashable = None
         if options.prefix_cache and options.policy.shareable(len(tokens)):
-            namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
-            namespace = (*namespace, f"adapter {adapter}") if adapter else namespace
+            namespace = self._arithmetic(adapter)
         asked = NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks, wholes)
         return SequenceCache(self.manager, asked)
+
+    def _arithmetic(self, adapter: str) -> tuple[str, ...]:
+        """What keys and values depend on beside the model's own weights."""
+        names = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
+        return (*names, f"adapter {adapter}") if adapter else names
 
     def find_saved(self, request: Request) -> None:
         """Add to the tree the pages that the chat of a new request has saved on disk."""
@@ -145,13 +159,13 @@ class ModelCache:
         return 0
 
     def count_hits(self, request: Request) -> None:
-        """Count the first admission of a request; ``num_computed`` of its tokens were found in the cache."""
+        """Count the first admission of a request, whose ``cached_tokens`` were found in the cache."""
         last = request.cache.node
         for node in last.path() if last is not None and request.num_computed else ():
             node.hits += 1
         found = self._stats
         self._stats = msgspec.structs.replace(
-            found, looked_up=found.looked_up + request.prompt_length, hit=found.hit + request.num_computed
+            found, looked_up=found.looked_up + request.prompt_length, hit=found.hit + request.progress.cached_tokens
         )
 
     def keep(self, request: Request) -> None:
@@ -173,6 +187,58 @@ class ModelCache:
     @staticmethod
     def _export(store: PagedStore, pages: Sequence[int]) -> Callable[[int, int], Tensor]:
         return lambda first, stop: store.export_pages(pages[first:stop])
+
+    # --- to another engine and from one --------------------------------------------------------------------------
+
+    def handed_over(self, request: Request) -> BegunAnswer:
+        """A running request with all that the cache holds of it; where that does not lie in whole pages, as under a
+        sliding window of the chat, with its tokens alone."""
+        cache, parts = request.cache, []
+        for part in cache.offloaded() or ():
+            own = NOTHING if part is None else cast("Tiers", part.tier).stores[0].export_pages(part.pages)
+            parts.append(own.flatten())
+        begun = Begun(
+            VERSION,
+            self._model.fingerprint,
+            self._cache_of(request),
+            request.params.seed,
+            prompt=cache.identity(cache.prompt_length),
+            drawn=cache.tokens[cache.prompt_length :],
+            computed=cache.num_computed if parts else 0,
+            sizes=[len(part) for part in parts],
+        )
+        return BegunAnswer(begun, parts)
+
+    def receive(self, request: Request, answer: BegunAnswer) -> None:
+        """Let a new request go on as another engine began it, once it is admitted. Its tokens are appended by others.
+
+        Raises :class:`HandOverRefused`.
+        """
+        cache, begun, model = request.cache, answer.begun, self._model
+        if not model.fingerprint or begun.model != model.fingerprint:
+            raise HandOverRefused(OTHER_MODEL.format(name=model.card.name))
+        if begun.cache != self._cache_of(request):
+            raise HandOverRefused(OTHER_CACHE)
+        if begun.prompt != cache.identity(cache.prompt_length):
+            raise HandOverRefused(OTHER_PROMPT)
+        pages = pages_for(self.manager.packed(begun.computed))
+        sizes = [self._tiers.stores[0].page_bytes * pages]
+        sizes += [
+            group.tier.size(group.saved_pages(begun.computed))[0] if group.tier is not None else 0
+            for group in self.manager.groups
+        ]
+        known = 0 <= begun.computed < len(begun.prompt) + len(begun.drawn) and bool(begun.drawn)
+        if not known or begun.sizes != (sizes if begun.computed else []):
+            raise HandOverRefused(CONTRADICTS)
+        if begun.computed:
+            cache.num_computed = begun.computed
+            cache.held = [Received(part) if len(part) else None for part in answer.parts]
+
+    def _cache_of(self, request: Request) -> str:
+        """Kind, arithmetic and layouts that two engines must share."""
+        adapters = {adapter.number: adapter.fingerprint for adapter in adapters_of(self._model)}
+        layouts = [self._model.stores[0].page_layout, *(each.store.page_layout for each in self._beside)]
+        return "; ".join([*self._arithmetic(adapters.get(request.adapter, "")), *layouts])
 
     def forget(self, chat: str) -> None:
         """Drop what is kept of a deleted chat, in the prefix tree and on disk."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
@@ -14,6 +15,7 @@ from engine.base.devices import release_cached
 from engine.base.errors import is_out_of_memory, lost_device
 from engine.cache.offload.saved import SavedChats
 from engine.compute.sampling.sampler import LogProbs, new_history
+from engine.decoding.hand_over import CONTRADICTS, BegunAnswer, HandOverRefused
 from engine.decoding.options import EngineOptions
 from engine.decoding.request import Request
 from engine.decoding.scheduling.plan import Limits, Plan, Slice
@@ -29,7 +31,7 @@ from engine.loop.events import Embedded, Event
 from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
 from engine.loop.step import SliceResult, StepCounts, run_of, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill, ServiceFigures
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill, ServiceFigures, TokenInfo
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +41,10 @@ OUT_OF_PAGES = (
 OUT_OF_MEMORY = (
     "The device ran out of memory during this step. "
     "Close other programs, or load the model with a smaller memory budget."
+)
+ENDED = (
+    "This answer has all the tokens that it may have here. Ask for more of them (max_tokens), or load the model with a "
+    "longer context."
 )
 LOST_GRAMMAR = "The form of this answer takes too much work to follow ({reason}). Ask for a simpler one."
 NO_NUMBERS = (
@@ -99,15 +105,31 @@ class Stepper:
             for name, each in self._options.classes.items()
         ]
 
-    def add(self, request: Request) -> None:
-        """Queue the request. Its prompt fits the context: that was checked before it was made."""
-        self.cache.find_saved(request)
+    def add(self, request: Request, begun: BegunAnswer | None = None) -> None:
+        """Queue the request. Its prompt fits the context: that was checked before it was made. It goes on as another
+        engine has ``begun`` it, all of whose tokens are told. Raises :class:`HandOverRefused`."""
+        if begun is None:
+            self.cache.find_saved(request)
+        else:
+            self._go_on(request, begun)
         request.history = new_history(
             request.params, self.model.card.vocabulary, request.prompt_length, self.model.device
         )
         self.requests[request.owner] = request
         self.scheduler.add(request)
         self._phases.tell(request, "waiting", self.clock())
+
+    def _go_on(self, request: Request, answer: BegunAnswer) -> None:
+        drawn = answer.begun.drawn
+        if not all(0 <= token < self.model.card.vocabulary for token in drawn):
+            raise HandOverRefused(CONTRADICTS)
+        self.cache.receive(request, answer)
+        request.params = replace(request.params, seed=answer.begun.seed)
+        outcome = extend(request, [TokenInfo(token) for token in drawn], self._eos)
+        if outcome.reason is not None:
+            raise HandOverRefused(ENDED)
+        for event in outcome.events:
+            self._emit(event)
 
     def stop_sharing(self) -> None:
         """Stop sharing pages of running requests: the arithmetic changed, so that their pages would be mixed."""
@@ -122,7 +144,10 @@ class Stepper:
     def finish(
         self, request: Request, reason: FinishReason, detail: str = "", outcome: AppendResult | None = None
     ) -> None:
-        """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it."""
+        """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it.
+        One that has all of its ``max_tokens`` is handed over first, if that was asked for."""
+        if request.hand_over is not None and reason == "length":
+            request.hand_over(self.cache.handed_over(request))
         self.cache.keep(request)
         self.scheduler.remove(request)
         self.executor.controller.release(request)
@@ -211,7 +236,8 @@ class Stepper:
         plan = self.scheduler.plan(self._limits(), self.executor.controller.plan(self.scheduler.running), now)
         for request in plan.admitted:
             if request.progress.admitted_at is None:
-                request.progress.admitted_at, request.progress.cached_tokens = now, request.num_computed
+                request.progress.admitted_at = now
+                request.progress.cached_tokens = min(request.num_computed, request.prompt_length)
                 self.cache.count_hits(request)
         for request in plan.preempted:
             self._phases.gave_way(request, now)

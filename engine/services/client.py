@@ -17,6 +17,7 @@ from engine.base import stopping
 from engine.base.stopping import Stop, Stopped
 from engine.cache.offload.saved import SavedChats
 from engine.catalogue.replay import replayed
+from engine.decoding.hand_over import BegunAnswer, HandOverRefused
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel, LoadModel
 from engine.loop.commands import AddRequest, Command, Inspect, Shutdown
@@ -215,6 +216,30 @@ class EngineClient:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
         request = _request("bench", prompt_ids, sampling, optimisations)
         return self._run([request._replace(chat=chat, grammar=grammar)])[0]
+
+    def begin(
+        self, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+    ) -> tuple[Answer, bytes]:
+        """One answer of ``max_tokens`` tokens, and what :meth:`go_on` of another engine's client takes to write more of
+        it; b"" where it came to its own end. Raises :class:`EngineError` when the engine refuses it."""
+        handed: list[BegunAnswer] = []
+        request = _request("begun", prompt_ids, sampling, optimisations)._replace(hand_over=handed.append)
+        answer = self._run([request])[0]
+        return answer, handed[0].to_bytes() if handed else b""
+
+    def go_on(
+        self,
+        begun: bytes,
+        prompt_ids: Sequence[int],
+        sampling: Sampling,
+        optimisations: Mapping[str, Value] | None = None,
+    ) -> Answer:
+        """The whole of an answer that another engine began. Raises :class:`EngineError` when it cannot go on here."""
+        try:
+            taken = BegunAnswer.from_bytes(begun)
+        except HandOverRefused as refused:
+            raise EngineError(str(refused)) from None
+        return self._run([_request("begun", prompt_ids, sampling, optimisations)._replace(begun=taken)])[0]
 
     def stream(self, asked: AnswerRequest, tokens: PromptTokens) -> Iterator[Delta | Finished]:
         """The events of one answer up to its end, with what the cache holds; closed earlier, the iterator cancels it.

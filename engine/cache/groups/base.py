@@ -175,7 +175,7 @@ class CacheGroup(Generic[P]):
         return tokens
 
     def saved_pages(self, tokens: int) -> int:
-        """Number of pages of the group's own that hold what it takes to go on after these tokens, whole pages."""
+        """Number of pages of the group's own that hold what it takes to go on after these tokens."""
         return 0
 
     def adopt(self, cache: CachedText, tokens: int, held: OffloadedPages) -> None:

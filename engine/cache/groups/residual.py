@@ -196,7 +196,7 @@ class ResidualGroup(CacheGroup[ResidualPart]):
 
     def saved_pages(self, tokens: int) -> int:
         """Implements :meth:`CacheGroup.saved_pages`."""
-        return (tokens - self.packed(tokens)) // PAGE_SIZE
+        return pages_for(tokens) - self.packed(tokens) // PAGE_SIZE
 
     def adopt(self, cache: CachedText, tokens: int, held: OffloadedPages) -> None:
         """Implements :meth:`CacheGroup.adopt`: brings them to the device at once, if there is room."""
