@@ -233,8 +233,11 @@ class SequenceCache(CachedText):
 
     def allocate(self, rows: int) -> None:
         """Hold pages of its own for ``rows`` more rows: what others refer to is copied. There is room."""
-        self._own()
-        self._grow(pages_for(self.num_computed + rows))
+        if self.must_copy():
+            self._own()
+        pages = pages_for(self.num_computed + rows)
+        if pages > len(self.pages):
+            self._grow(pages)
         for part in self.parts:
             part.allocate(self, rows)
 
@@ -245,15 +248,13 @@ class SequenceCache(CachedText):
     def lacking(self, tokens: int, chunk: int) -> int:
         """Pages still needed to hold ``tokens`` tokens; read in chunks, dead pages are used again."""
         whole, held = pages_for(tokens), len(self.pages)
-        most = self.policy.kept_pages(tokens) + pages_for(min(self.chunk(chunk), self.pending))
-        if most < whole:
+        kept = self.policy.kept_pages(tokens)
+        if kept < whole and (most := kept + pages_for(min(self.chunk(chunk), self.pending))) < whole:
             whole, held = most, held - self.pages.count(0)
         return max(0, whole - held) + self.must_copy()
 
     def _own(self) -> None:
-        """Copy the page that the next row is written to if others refer to it (copy-on-write)."""
-        if not self.must_copy():
-            return
+        """Copy the page that the next row is written to, to which others refer (copy-on-write)."""
         assert self.manager.content is not None
         at = self.num_computed // PAGE_SIZE
         (page,) = self.manager.take(self.owner, 1)

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import quote
 
@@ -99,6 +100,7 @@ class Visit:
             model="" if stream is None else stream.model,
             prompt_tokens=0 if stream is None else stream.prompt_tokens,
             generated_tokens=0 if stream is None else stream.generated,
+            service="" if stream is None else stream.service,
             status=self.status,
             running=self.seconds is None,
         )
@@ -187,9 +189,9 @@ class AccessMiddleware:
 
 
 def _line(told: HttpRequest) -> str:
-    """A line of the access log, as logfmt."""
+    """A line of the access log, as logfmt, which `engine.decoding.simulate.trace` reads."""
     said: dict[str, object] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": datetime.fromtimestamp(told.began, UTC).isoformat(timespec="milliseconds"),
         "key": told.key or "-",
         "client": told.client or "-",
         "method": told.method,
@@ -199,6 +201,7 @@ def _line(told: HttpRequest) -> str:
     }
     if told.model:
         said |= {"prompt_tokens": told.prompt_tokens, "generated_tokens": told.generated_tokens}
+        said |= {"service": told.service} if told.service else {}
     return " ".join(f"{name}={value}" for name, value in said.items())
 
 

@@ -32,7 +32,7 @@ class HttpRequest(Part, frozen=True):
     """One request. ``began`` in seconds since 1970; ``status`` 0 while it is in progress, and where nothing was sent.
 
     ``key``: name of the key that it came with, "" where that was not accepted. ``model`` is "" and both numbers of
-    tokens are 0 where no model was asked.
+    tokens are 0 where no model was asked. ``service``: its service class, "" for none in particular.
     """
 
     began: float
@@ -44,6 +44,7 @@ class HttpRequest(Part, frozen=True):
     model: str = ""
     prompt_tokens: int = 0
     generated_tokens: int = 0
+    service: str = ""
     status: int = 0
     running: bool = False
 

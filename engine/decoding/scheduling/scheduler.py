@@ -225,4 +225,8 @@ def _decodes(sequence: S) -> bool:
 
 def _split(sequences: Sequence[S], first: Callable[[S], bool]) -> tuple[list[S], list[S]]:
     """Those that are ``first``, and the others."""
-    return [each for each in sequences if first(each)], [each for each in sequences if not first(each)]
+    firsts: list[S] = []
+    others: list[S] = []
+    for each in sequences:
+        (firsts if first(each) else others).append(each)
+    return firsts, others

@@ -86,7 +86,7 @@ class Simulator:
             self.failed += 1
         if not plan.slices:
             return
-        rows = sum(piece.rows for piece in plan.slices)
+        policy, rows = self.scheduler.policy, sum(piece.rows for piece in plan.slices)
         seconds = self.scheduler.costs.seconds(rows)
         assert seconds, "costs of steps of two sizes are known"
         times = self._alike(plan, seconds, until)
@@ -94,32 +94,28 @@ class Simulator:
         self.busy += times * seconds
         begun, self.now = self.now, self.now + times * seconds
         for piece in plan.slices:
-            self.scheduler.policy.on_progress(piece.sequence, times * piece.rows, times * seconds, self.now)
             job, cache = piece.sequence, piece.sequence.cache
-            cache.advance(piece.rows)
-            if not piece.last:
-                self.scheduler.read(job)
-                continue
+            policy.on_progress(job, times * piece.rows, times * seconds, self.now)
+            # Nothing is shared, drafted or out of a window here, so that no page is to be settled after a step.
             if times > 1:
-                cache.tokens.extend([0] * (times - 1))
-                cache.allocate(times - 1)
-                cache.advance(times - 1)
-            cache.tokens.append(0)
+                cache.allocate(times)
+            cache.advance(piece.rows + times - 1)
+            if not piece.last:
+                continue
+            cache.tokens.extend([0] * times)
             self._told(job, begun + seconds)
-            job.last = self.now
-            if job.left <= 0:
+            if len(cache.tokens) >= job.reach:
                 self.scheduler.remove(job)
                 at = job.spec.at
                 yield Done(job.spec, job.first - at, self.now - at, job.worst, job.preemptions)
-            else:
-                self.scheduler.settle(job, self.limits)
 
     def _told(self, job: SimulatedRequest, at: float) -> None:
-        """Its next token came."""
+        """Its next token came, and others until now."""
         if not job.first:
             job.first = at
-        else:
-            job.worst = max(job.worst, at - job.last)
+        elif at - job.last > job.worst:
+            job.worst = at - job.last
+        job.last = self.now
 
     def _alike(self, plan: Plan[SimulatedRequest], seconds: float, until: float) -> int:
         """How many steps like this one follow each other, this one included: until a request comes or ends, pages run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
@@ -41,10 +42,28 @@ class _Line(msgspec.Struct):
     service: str = "standard"
 
 
-def read(lines: bytes) -> list[TraceRequest]:
-    """A recorded trace, a JSON object a line. Raises msgspec.MsgspecError."""
-    found = msgspec.json.Decoder(_Line).decode_lines(lines)
+def read(text: bytes) -> list[TraceRequest]:
+    """A recorded trace: a JSON object a line, or the log of a server with lines of its access log.
+
+    Raises ValueError, of which msgspec.MsgspecError is one.
+    """
+    if text.lstrip().startswith(b"{"):
+        found = msgspec.json.Decoder(_Line).decode_lines(text)
+    else:
+        found = [line for each in text.decode(errors="replace").splitlines() if (line := _logged(each)) is not None]
+        began = min((line.at for line in found), default=0.0)
+        found = [msgspec.structs.replace(line, at=line.at - began) for line in found]
     return sorted((TraceRequest(*msgspec.structs.astuple(line)) for line in found), key=lambda arrival: arrival.at)
+
+
+def _logged(line: str) -> _Line | None:
+    """An answer in the access log (logfmt); None for other lines of the log."""
+    said = dict(word.split("=", 1) for word in line.split() if "=" in word)
+    told = {name: said.get(key, "0") for name, key in (("prompt", "prompt_tokens"), ("answer", "generated_tokens"))}
+    if "0" in told.values() or "time" not in said:
+        return None
+    told["service"] = said.get("service", "standard")
+    return msgspec.convert({"at": datetime.fromisoformat(said["time"]).timestamp(), **told}, _Line, strict=False)
 
 
 class TraceSpec(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     from engine.decoding.simulate.trace import TraceRequest
 
 STEP_HELP = "Milliseconds of a step, and of each of its rows, as 20,1; measured with --model if left out."
-TRACE_HELP = "A file with a JSON object a line (at, prompt, answer, service), in place of a synthetic trace."
+ROOF_HELP = "GB/s and TFLOP/s of another machine, as 4800,990, from which steps of --model are computed."
+TRACE_HELP = (
+    "A file with a JSON object a line (at, prompt, answer, service), or what `kvasir serve --access-log` wrote, in "
+    "place of a synthetic trace."
+)
 CLASS_HELP = "CLASS=SHARE of the requests: interactive, standard or batch; repeatable."
 MOST_TRACE = 256 << 20
 """Bytes of a trace."""
@@ -39,6 +44,7 @@ def simulate(
     tokens: Annotated[int, typer.Option(min=16, help="The most tokens of a step.")] = 512,
     pages: Annotated[int, typer.Option(min=2, help="Pages of the cache, of 16 tokens each.")] = 8192,
     step: Annotated[str, typer.Option(help=STEP_HELP, show_default=False)] = "",
+    roofline: Annotated[str, typer.Option(help=ROOF_HELP, show_default=False)] = "",
     model: Annotated[str, typer.Option(help="The model whose steps are measured; the bundled one if left out.")] = "",
     seed: Annotated[int, typer.Option(help="The same seed makes the same trace.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for other programs.")] = False,
@@ -61,17 +67,19 @@ def simulate(
         _known("--arrivals", [arrivals], traces.ARRIVALS)
         _known("--lengths", [lengths], traces.LENGTHS)
         spec = traces.TraceSpec(requests, rate, arrivals, lengths, seed, _shares(classes))  # type: ignore[arg-type]
-        made = _read(trace) if trace is not None else list(traces.synthetic(spec))
-        costs = _given(step) if step else _measured(model)
+        if step and roofline:
+            raise CommandFailed("Costs of steps come from one place: give either --step or --roofline.")
+        recorded = _read(trace) if trace is not None else None
+        costs = _given(step) if step else _of_model(model, roofline, batch, tokens)
         limits = Limits(tokens, max_batch=batch)
         rows = []
         for name in chosen:
             began = time.perf_counter()
             simulator = Simulator(techniques[name].policy(), limits, costs, pages)
-            ended = list(simulator.run(made))
-            if not ended:
+            ended = simulator.run(traces.synthetic(spec) if recorded is None else recorded)
+            if (first := next(ended, None)) is None:
                 raise CommandFailed(f"No request of the trace fits into {pages:,} pages. Give more, with --pages.")
-            figures = summary(ended)
+            figures = summary(chain([first], ended))
             seconds = time.perf_counter() - began
             rows.append((name, figures, simulator))
             if json:
@@ -103,9 +111,13 @@ def _shares(classes: list[str] | None) -> tuple[tuple[str, float], ...]:
 def _given(step: str) -> StepCosts:
     from engine.decoding.scheduling.costs import StepCosts
 
-    base, _, row = step.partition(",")
-    least, more = _number(base, step) / 1e3, _number(row, step) / 1e3
+    least, more = (each / 1e3 for each in _two(step))
     return StepCosts((1, least + more), (MANY, least + MANY * more))
+
+
+def _two(given: str) -> tuple[float, float]:
+    first, _, second = given.partition(",")
+    return _number(first, given), _number(second, given)
 
 
 def _number(text: str, given: str) -> float:
@@ -118,20 +130,21 @@ def _number(text: str, given: str) -> float:
     return number
 
 
-def _measured(model: str) -> StepCosts:
-    """The costs of steps of a model on this machine."""
+def _of_model(model: str, roofline: str, batch: int, tokens: int) -> StepCosts:
+    """The costs of steps of a model on this machine, or on one of that ``roofline``."""
     with importing():
         from engine.services.experiments.bench import BenchOptions, loaded
-        from engine.services.experiments.measures.scheduling import step_costs
+        from engine.services.experiments.measures.scheduling import roof_costs, step_costs
+    roof = _two(roofline) if roofline else None
     path = Path(path_or_name_of(model)) if model else None
     with loaded(BenchOptions(model=path).load("")) as client:
-        return step_costs(client)
+        if roof is None:
+            return step_costs(client)
+        return roof_costs(client, 1e9 * roof[0], 1e12 * roof[1], batch, tokens)
 
 
 def _read(file: Path) -> list[TraceRequest]:
     """Raises CommandFailed."""
-    import msgspec
-
     from engine.decoding.scheduling.service import CLASSES
     from engine.decoding.simulate.trace import read
 
@@ -139,8 +152,10 @@ def _read(file: Path) -> list[TraceRequest]:
         if file.stat().st_size > MOST_TRACE:
             raise CommandFailed(f"{file} is larger than {MOST_TRACE >> 20} MiB. Give a shorter trace.")
         found = read(file.read_bytes())
-    except (OSError, msgspec.MsgspecError) as error:
-        raise CommandFailed(f"{file} cannot be read as a trace ({error}). Each line is a JSON object.") from None
+    except (OSError, ValueError) as error:
+        raise CommandFailed(
+            f"{file} cannot be read as a trace ({error}). Each line is a JSON object, or one of an access log."
+        ) from None
     if not found:
         raise CommandFailed(f"{file} has no request.")
     _known("service", {arrival.service for arrival in found}, CLASSES)
@@ -160,8 +175,12 @@ def _table(rows: Sequence[tuple[str, TraceSummary, Simulator]], costs: StepCosts
     steps = ", ".join(f"{rows:.0f}: {1e3 * seconds:.1f}" for rows, seconds in costs.points)
     say(f"Milliseconds of a step by its rows: {steps}. Seconds to the end, and to the first token:")
     table = Table("policy", "mean", "median", "p99", "first", "its p99", "goodput", "fairness", "failed")
+    services = sorted({name for _, figures, _ in rows for name in figures.services})
+    for name in services if len(services) > 1 else ():
+        table.add_column(f"{name}'s p99")
     for name, figures, simulator in rows:
         times = (figures.mean, figures.median, figures.p99, figures.first_mean, figures.first_p99)
         shares = (f"{figures.goodput:.0%}", f"{figures.fairness:.2f}", str(simulator.failed))
-        table.add_row(name, *(f"{each:.2f}" for each in times), *shares)
+        each_class = (f"{figures.services[each]:.2f}" for each in services if len(services) > 1)
+        table.add_row(name, *(f"{each:.2f}" for each in times), *shares, *each_class)
     console().print(table)

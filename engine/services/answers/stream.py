@@ -50,6 +50,8 @@ class Stream:
         """To each prompt."""
         self.model = prompts[0].command.adapter or (hub.loaded.card.name if hub.loaded is not None else "")
         """Name of the model or the adapter that answers."""
+        self.service = prompts[0].command.service
+        """Class of its requests, "" for none in particular."""
         self.prompt_tokens = sum(len(prompt.command.prompt_ids) for prompt in prompts)
         self.generated = 0
         """Tokens so far."""

@@ -25,6 +25,7 @@ from engine.services import client as clients
 from engine.services.client import EngineClient
 from engine.services.experiments.reports.scheduling import FloodRow, PolicyRow, SchedulingFigures
 from engine.services.experiments.reports.tables import say
+from engine.services.experiments.roofline.work import settings_of
 from engine.services.experiments.sides import PLAIN, Switched, greedy
 from engine.services.experiments.workloads.traces import words_of
 
@@ -33,6 +34,8 @@ BATCH = 4
 REQUESTS = 80
 LOAD = 0.95
 """Work that arrives, by what steps of whole batches get done."""
+CONTEXT = 512
+"""Tokens before those that answers write in steps whose costs are computed."""
 CALIBRATION = ((16, 24), (64, 24), (256, 24), (400, 24))
 """Prompts and answers, in tokens, from which the costs of steps are learned."""
 CHATS, CHAT = 40, (10, 8)
@@ -108,6 +111,17 @@ def mean_costs(steps: Iterable[StepRecord]) -> StepCosts:
         alike[rows_of(step).bit_length()].append(step)
     means = ((fmean(map(rows_of, some)), fmean(step.duration for step in some)) for some in alike.values())
     return StepCosts(*((round(rows), seconds) for rows, seconds in means))
+
+
+def roof_costs(client: EngineClient, memory: float, arithmetic: float, batch: int, most: int) -> StepCosts:
+    """What steps of up to ``most`` rows take with the loaded model on a machine that reads ``memory`` bytes a second
+    and does ``arithmetic`` operations, at the least (Williams et al. 2009): up to ``batch`` rows are of answers after
+    :data:`CONTEXT` tokens, more are of a prompt."""
+    settings, costs = settings_of(client.model, client.state()), StepCosts()
+    for rows in (1 << power for power in range(most.bit_length())):
+        work = settings.decode(CONTEXT, rows) if rows <= batch else settings.prompt(rows)
+        costs.learn(rows, max(work.bytes / memory, work.operations / arithmetic))
+    return costs
 
 
 def rows_of(step: StepRecord) -> int:

@@ -40,6 +40,45 @@ def test_a_trace_is_read_from_a_file(tmp_path: Path) -> None:
     assert found["seconds"] == pytest.approx(1.03)
 
 
+def test_a_trace_is_the_access_log_of_a_server(tmp_path: Path) -> None:
+    file = tmp_path / "served.log"
+    asked = (
+        "INFO engine.doors.access: time=2026-11-29T12:00:0{}.500+00:00 key=mine path=/v1/{} status=200 seconds=1.000"
+    )
+    lines = [
+        "INFO engine: the server listens",
+        asked.format(2, "completions") + " prompt_tokens=10 generated_tokens=1 service=batch",
+        asked.format(2, "models"),
+        asked.format(1, "embeddings") + " prompt_tokens=10 generated_tokens=0",
+        asked.format(1, "completions") + " prompt_tokens=100 generated_tokens=5",
+    ]
+    file.write_text("\n".join(lines))
+    found = json.loads(run(*TRACE, "--trace", str(file), "--policy", "classes", "--json").stdout)
+    assert found["requests"] == 2
+    assert found["median"] == pytest.approx(0.12 + 4 * 0.021)
+    assert found["seconds"] == pytest.approx(1.03)
+
+
+def test_each_class_has_a_figure_of_its_own() -> None:
+    """A flood of batch work harms no interactive request where classes are served."""
+    flood = [*TRACE, "--rate", "20", "--class", "interactive=1", "--class", "batch=9", "--policy", "classes"]
+    told = json.loads(run(*flood, "--json").stdout)["services"]
+    assert 5 * told["interactive"] < told["batch"]
+    assert f"{told['interactive']:.2f}" in run(*flood).stdout
+
+
+@pytest.mark.slow
+def test_steps_of_another_machine_are_computed() -> None:
+    """A machine twice as fast in both takes half the time."""
+    options = ["simulate", "--requests", "20", "--lengths", "fixed", "--policy", "static", "--json"]
+    slow, fast = (
+        json.loads(run(*options, "--rate", rate, "--roofline", roof).stdout)
+        for rate, roof in (("5", "0.5,0.01"), ("10", "1,0.02"))
+    )
+    assert slow["mean"] == pytest.approx(2 * fast["mean"])
+    assert slow["steps"] == fast["steps"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -52,6 +91,7 @@ def test_a_trace_is_read_from_a_file(tmp_path: Path) -> None:
         (["--step", "20"], "20 is not understood"),
         (["--step", "nan,1"], "nan,1 is not understood"),
         (["--trace", "nowhere.jsonl"], "cannot be read as a trace"),
+        (["--roofline", "4800,990"], "either --step or --roofline"),
     ],
 )
 def test_what_is_not_understood_is_said(arguments: list[str], told: str) -> None:
@@ -61,7 +101,14 @@ def test_what_is_not_understood_is_said(arguments: list[str], told: str) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"at": -1, "prompt": 1, "answer": 1}', '{"at": 0, "prompt": 0, "answer": 1}']
+    "text",
+    [
+        "",
+        "{}",
+        "time=noon prompt_tokens=1 generated_tokens=1",
+        '{"at": -1, "prompt": 1, "answer": 1}',
+        '{"at": 0, "prompt": 0, "answer": 1}',
+    ],
 )
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "trace.jsonl"

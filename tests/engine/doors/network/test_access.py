@@ -157,7 +157,7 @@ def test_the_log_says_who_asked_what_without_texts(home: object, caplog: pytest.
     finally:
         made.stop()
     asked, own, unknown, foreign = logged(caplog)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", asked["time"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", asked["time"])
     assert (asked["key"], asked["client"], asked["method"], asked["path"]) == (
         "laptop", "127.0.0.1", "POST", "/v1/chat/completions"
     )  # fmt: skip
