@@ -1,4 +1,4 @@
-"""``kvasir bench --scheduling``: the policies on one trace, live and simulated with the costs of the steps it took; and
+"""``kvasir bench --scheduling``: the policies on one trace, live and simulated with what those steps took; and
 chats beside a flood of batch requests."""
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from engine.services.experiments.workloads.traces import words_of
 
 BATCH = 4
 """The batch size, small enough that requests compete for it."""
-REQUESTS = 80
-LOAD = 0.95
+REQUESTS = 200
+LOAD = 1.2
 """Work that arrives, by what steps of whole batches get done."""
 CONTEXT = 512
 """Tokens before those that answers write in steps whose costs are computed."""
@@ -49,20 +49,21 @@ APART = 4.0
 def measure_scheduling(client: EngineClient, requests: int = REQUESTS) -> SchedulingFigures:
     """Every policy on the same heavy-tailed trace."""
     state, model = client.state(), client.model
-    costs = step_costs(client)
-    trace = _trace(costs, requests, model.card.context)
+    trace = _trace(step_costs(client), requests, model.card.context)
     limits = Limits(int(state[keys.TOKEN_BUDGET].value), max_batch=BATCH)
-    rows = []
+    live: list[tuple[SchedulingTechnique, TraceSummary, list[StepRecord]]] = []
     for policy in records(SchedulingTechnique):
         say(f"{requests} requests: {policy.choice.title}")
         with Switched(client, {keys.MAX_BATCH: BATCH, keys.ADMISSION: policy.name}):
-            live, steps = _live(client, trace)
+            live.append((policy, *_live(client, trace)))
+    costs = mean_costs(step for *_, steps in live for step in steps)
+    rows = []
+    for policy, served, steps in live:
         simulator = Simulator(policy.policy(), limits, costs, model.pages)
         simulated = summary(simulator.run(trace))
-        rows.append(PolicyRow(policy.name, policy.choice.title, live, simulated, len(steps), simulator.steps))
-    return SchedulingFigures(
-        model.card.name, requests, BATCH, costs.points, rows, _floods(client, min(CHATS, requests))
-    )
+        rows.append(PolicyRow(policy.name, policy.choice.title, served, simulated, len(steps), simulator.steps))
+    floods = _floods(client, min(CHATS, requests))
+    return SchedulingFigures(model.card.name, requests, BATCH, costs.points, rows, floods)
 
 
 def _floods(client: EngineClient, count: int) -> list[FloodRow]:
