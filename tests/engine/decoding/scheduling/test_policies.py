@@ -141,6 +141,7 @@ def calls_of(work: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_short_answers_do_not_wait_for_long_ones_in_feedback_queues() -> None:
     trace = list(synthetic(TraceSpec(1000, 6.0, lengths="heavy")))
     limits = Limits(512, max_batch=8)
