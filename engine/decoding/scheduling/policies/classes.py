@@ -12,6 +12,8 @@ from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, LEAST_READ,
 
 EXPECTED = 60.0
 """Seconds after an interactive sequence in which steps are kept short for the next one."""
+PART = 0.25
+"""The part of the time to an interactive first token that a step may take where none is expected."""
 
 
 class ServiceClasses(SchedulingPolicy):
@@ -23,7 +25,7 @@ class ServiceClasses(SchedulingPolicy):
     Bound: a class with work has its weight's share of the rows, however many requests the others have.
     A waiting sequence takes pages of a running one of a lower class until its deadline has passed.
     For a minute after an interactive sequence no step in which none is read is longer than its target between tokens,
-    so that the next one waits no longer for the end of a step.
+    so that the next one waits no longer for the end of a step; and none ever takes most of its time to the first token.
     """
 
     patient = True
@@ -35,7 +37,7 @@ class ServiceClasses(SchedulingPolicy):
         """What the least served of those with work has passed."""
         self._present: set[str] = set()
         self._late: set[int] = set()
-        self._asked, self._expected = -math.inf, False
+        self._asked, self._longest = -math.inf, math.inf
 
     def begin(self, running: Sequence[S], waiting: Sequence[S], now: float) -> None:
         everybody = [*running, *waiting]
@@ -46,7 +48,9 @@ class ServiceClasses(SchedulingPolicy):
         if INTERACTIVE.name in present:
             self._asked = now
         asks = any(each.cache.pending > 1 and each.standing.service == INTERACTIVE.name for each in everybody)
-        self._expected = not asks and not passed(EXPECTED, self._asked, now)
+        target = self.classes[INTERACTIVE.name]
+        soon = not passed(EXPECTED, self._asked, now)
+        self._longest = math.inf if asks else target.between_tokens if soon else PART * target.first_token
         self._late = {
             each.arrival for each in everybody if passed(self.service(each).first_token, each.standing.arrived_at, now)
         }
@@ -61,7 +65,7 @@ class ServiceClasses(SchedulingPolicy):
         return 0 if sequence.arrival in self._late else self.lane(sequence)
 
     def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
-        rows = costs.rows(self.classes[INTERACTIVE.name].between_tokens) if self._expected else None
+        rows = costs.rows(self._longest) if self._longest < math.inf else None
         most = most if rows is None else min(most, max(rows, LEAST_READ))
         if not decodes:
             return most

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.decoding.scheduling.costs import StepCosts
 from engine.decoding.scheduling.plan import Limits
-from engine.decoding.scheduling.policies.classes import ServiceClasses
+from engine.decoding.scheduling.policies.classes import PART, ServiceClasses
 from engine.decoding.scheduling.policies.first_come import StaticBatching
 from engine.decoding.scheduling.policies.mlfq import LEVELS, STARVED, SkipJoinMLFQ, entry_level, quantum
 from engine.decoding.scheduling.policies.shortest import AGED, ShortestRemaining
@@ -175,6 +175,20 @@ def test_an_interactive_request_hardly_notices_a_flood_of_batch_requests() -> No
     idle = p99(ServiceClasses(), asks)
     assert p99(ServiceClasses(), asks + flood) < 1.5 * idle
     assert p99(SchedulingPolicy(), asks + flood) > 3 * idle
+
+
+def test_the_first_chat_finds_no_step_that_takes_most_of_its_time() -> None:
+    costs = StepCosts((1, 0.02), (512, 1.0))
+    flood = [TraceRequest(0.0, 2000, 4, BATCH.name) for _ in range(10)]
+    chat = TraceRequest(3.1, 16, 4, INTERACTIVE.name)
+
+    def first_token(policy: SchedulingPolicy, trace: list[TraceRequest]) -> float:
+        ended = Simulator(policy, Limits(512, max_batch=8), costs, 4000).run(trace)
+        return next(done.first_token for done in ended if done.spec is chat)
+
+    alone = first_token(ServiceClasses(), [chat])
+    assert first_token(ServiceClasses(), [*flood, chat]) < alone + PART * INTERACTIVE.first_token + 0.03
+    assert first_token(SchedulingPolicy(), [*flood, chat]) > 1.0
 
 
 @pytest.mark.parametrize(
