@@ -26,7 +26,7 @@ NO_KEY, NO_MODEL = "YOUR_KEY", "MODEL"
 """Where there is no key or model to put in."""
 
 
-class Step(NamedTuple):
+class SetupStep(NamedTuple):
     """One text to copy. ``where``: the file or place that it goes to; ``language``: how texts are written there."""
 
     where: str
@@ -39,7 +39,7 @@ class Client(NamedTuple):
 
     key: str
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[SetupStep, ...]
     about: str = ""
 
 
@@ -60,7 +60,7 @@ CLIENTS = (
         "claude-code",
         "Claude Code",
         (
-            Step(
+            SetupStep(
                 TERMINAL,
                 _SHELL,
                 """export ANTHROPIC_BASE_URL=$url
@@ -80,7 +80,7 @@ claude""",
         "codex",
         "Codex",
         (
-            Step(
+            SetupStep(
                 "In ~/.codex/config.toml",
                 "json",
                 """model = $model
@@ -95,7 +95,7 @@ env_key = "KVASIR_API_KEY"
 wire_api = "responses"
 """,
             ),
-            Step(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\ncodex"),
+            SetupStep(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\ncodex"),
         ),
         "It asks through /v1/responses alone. Its tools and prompt have some 6,000 tokens.",
     ),
@@ -103,7 +103,7 @@ wire_api = "responses"
         "opencode",
         "opencode",
         (
-            Step(
+            SetupStep(
                 "In opencode.json of a project, or ~/.config/opencode/opencode.json",
                 "json",
                 """{
@@ -134,7 +134,7 @@ wire_api = "responses"
         "cline",
         "Cline",
         (
-            Step(
+            SetupStep(
                 "In Cline's settings",
                 "plain",
                 """API Provider: OpenAI Compatible
@@ -149,7 +149,7 @@ Context Window Size: $context""",
         "continue",
         "Continue",
         (
-            Step(
+            SetupStep(
                 "In ~/.continue/config.yaml",
                 "json",
                 """name: Kvasir
@@ -173,7 +173,7 @@ models:
         "zed",
         "Zed",
         (
-            Step(
+            SetupStep(
                 "In Zed's settings.json",
                 "json",
                 """{
@@ -200,7 +200,7 @@ models:
 }
 """,
             ),
-            Step(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\nzed"),
+            SetupStep(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\nzed"),
         ),
         "Instead of the variable, its settings take the key too (LLM Providers, Kvasir).",
     ),
@@ -208,7 +208,7 @@ models:
         "open-webui",
         "Open WebUI",
         (
-            Step(
+            SetupStep(
                 TERMINAL,
                 _SHELL,
                 """export OPENAI_API_BASE_URL=$v1
@@ -224,7 +224,7 @@ open-webui serve""",
         "aider",
         "aider",
         (
-            Step(
+            SetupStep(
                 TERMINAL,
                 _SHELL,
                 """export OPENAI_API_BASE=$v1
@@ -237,7 +237,7 @@ aider --model $openai_model""",
         "python-openai",
         "Python: openai",
         (
-            Step(
+            SetupStep(
                 "In Python",
                 "json",
                 """import openai
@@ -256,7 +256,7 @@ print(answer.choices[0].message.content)
         "python-anthropic",
         "Python: anthropic",
         (
-            Step(
+            SetupStep(
                 "In Python",
                 "json",
                 """import anthropic
@@ -276,7 +276,7 @@ print(answer.content[0].text)
         "curl",
         "curl",
         (
-            Step(
+            SetupStep(
                 TERMINAL,
                 "curl",
                 """curl $v1/chat/completions \\
@@ -309,7 +309,7 @@ def texts(client: Client, values: Values, windows: bool = sys.platform == "win32
     return [(step.where, _text(step, values, windows)) for step in client.steps]
 
 
-def _text(step: Step, values: Values, windows: bool) -> str:
+def _text(step: SetupStep, values: Values, windows: bool) -> str:
     words = {
         "url": values.url,
         "v1": f"{values.url}/v1",

@@ -14,7 +14,7 @@ MOST = 100
 """Requests that are remembered; more where more are in progress."""
 
 
-class Visit(Protocol):
+class RecordedVisit(Protocol):
     """A request that may be in progress still."""
 
     def record(self) -> HttpRequest: ...
@@ -28,19 +28,19 @@ class Visits:
         self._connections = connections
         self._changed = threading.Condition()
         self._version = 0
-        self._open: dict[Visit, None] = {}
+        self._open: dict[RecordedVisit, None] = {}
         self._ended: deque[HttpRequest] = deque(maxlen=MOST)
         self._total = self._prompt = self._generated = 0
         self.limited = 0
         """Requests that the limits of their keys refused."""
 
-    def begin(self, visit: Visit) -> None:
+    def begin(self, visit: RecordedVisit) -> None:
         with self._changed:
             self._open[visit] = None
             self._total += 1
         self.tell()
 
-    def end(self, visit: Visit) -> None:
+    def end(self, visit: RecordedVisit) -> None:
         with self._changed:
             del self._open[visit]
             record = visit.record()

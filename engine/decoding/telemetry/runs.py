@@ -35,7 +35,7 @@ LIMIT = 1 << 20
 What = Literal["decode", "prefill", "draft"]
 
 
-class Served(NamedTuple):
+class ServedModel(NamedTuple):
     """A model as it is served. ``read``: bytes of weights that a step of one row reads; ``flops``: floating-point
     operations that a row of a prompt takes in linear layers."""
 
@@ -113,7 +113,7 @@ def _newest(new: Sequence[MeasuredRate]) -> list[MeasuredRate]:
     return kept[::-1]
 
 
-def expected(what: What, served: Served, runs: Sequence[MeasuredRate]) -> Expected | None:
+def expected(what: What, served: ServedModel, runs: Sequence[MeasuredRate]) -> Expected | None:
     """Median of runs of this model, else of those of its format and order of size, else of trials; None: there are
     none."""
     alike = [
@@ -131,7 +131,7 @@ def expected(what: What, served: Served, runs: Sequence[MeasuredRate]) -> Expect
     return None
 
 
-def best_draft(served: Served, runs: Sequence[MeasuredRate]) -> MeasuredRate | None:
+def best_draft(served: ServedModel, runs: Sequence[MeasuredRate]) -> MeasuredRate | None:
     """The proposer with which this very model was fastest, its figures the median of its runs; None: none was used."""
     found: dict[str, list[MeasuredRate]] = {}
     for run in runs:
@@ -151,7 +151,7 @@ def best_draft(served: Served, runs: Sequence[MeasuredRate]) -> MeasuredRate | N
 class Recorder:
     """Makes runs of the steps of a served model. Only those count in which a single answer is read or written."""
 
-    def __init__(self, served: Served, bandwidth: float) -> None:
+    def __init__(self, served: ServedModel, bandwidth: float) -> None:
         self._served, self._bandwidth = served, bandwidth
         self._decoded: list[float] = []
         self._read: list[float] = []

@@ -12,7 +12,7 @@ from engine.base.devices import traits
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.decoding.telemetry import runs
-from engine.decoding.telemetry.runs import Expected, MeasuredRate, Served
+from engine.decoding.telemetry.runs import Expected, MeasuredRate, ServedModel
 from engine.formats.load import Checkpoint
 from engine.formats.source import Packing
 from engine.loading.advice.trial import trial
@@ -33,18 +33,18 @@ class Speed(NamedTuple):
     draft: DraftSpeed | None = None
 
 
-def served(checkpoint: Checkpoint, model: CausalLM, device: torch.device, name: str) -> Served:
+def served(checkpoint: Checkpoint, model: CausalLM, device: torch.device, name: str) -> ServedModel:
     """Description under which runs of ``model``, which may be loaded or planned, are kept."""
     config = checkpoint.config
     kinds = [checkpoint.quantisation_title.partition(" with ")[0]]  # files of one label differ in what is mixed in
     kinds += ["experts"] * (config.moe is not None) + ["states"] * (config.recurrent is not None)
     read = model.bytes_read_per_step()
-    return Served(probe(device).name, ", ".join(kinds), name, read, flops_per_row(model))
+    return ServedModel(probe(device).name, ", ".join(kinds), name, read, flops_per_row(model))
 
 
 def expect(
-    checkpoint: Checkpoint, kept: Served, device: torch.device, bandwidth: float, dtype: torch.dtype, packing: Packing,
-    numerics: Numerics, may_try: bool = True,
+    checkpoint: Checkpoint, kept: ServedModel, device: torch.device, bandwidth: float, dtype: torch.dtype,
+    packing: Packing, numerics: Numerics, may_try: bool = True,
 ) -> Speed:  # fmt: skip
     """The speed to expect. Where no run says it, a trial does, which takes seconds and is kept as one, if it may."""
     known = runs.read()
@@ -63,8 +63,8 @@ def expect(
 
 
 def _tried(
-    checkpoint: Checkpoint, kept: Served, device: torch.device, bandwidth: float, dtype: torch.dtype, packing: Packing,
-    numerics: Numerics,
+    checkpoint: Checkpoint, kept: ServedModel, device: torch.device, bandwidth: float, dtype: torch.dtype,
+    packing: Packing, numerics: Numerics,
 ) -> list[MeasuredRate]:  # fmt: skip
     try:
         found = trial(checkpoint, device, dtype, packing, numerics)

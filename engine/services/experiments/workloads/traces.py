@@ -14,7 +14,7 @@ from typing import NamedTuple
 from engine.loading.model import LoadedModel
 
 
-class TraceRequest(NamedTuple):
+class ThreadRequest(NamedTuple):
     """One request of a trace: more text of a thread."""
 
     thread: int
@@ -31,7 +31,7 @@ class Trace(NamedTuple):
     name: str
     title: str
     openings: list[list[int]]
-    waves: list[list[TraceRequest]]
+    waves: list[list[ThreadRequest]]
     grows: bool
     answer: int
 
@@ -71,7 +71,7 @@ def chats(words: Words, context: int) -> Trace:
     """Three chats of five turns each, answered side by side."""
     turns, answer = 5, max(4, min(48, context // 32))
     room = max(4, 3 * context // (16 * turns) - answer)  # with four times the median everywhere it still fits
-    waves = [[TraceRequest(thread, words.about(min(40, room))) for thread in range(3)] for _ in range(turns)]
+    waves = [[ThreadRequest(thread, words.about(min(40, room))) for thread in range(3)] for _ in range(turns)]
     openings = [words.some(min(64, context // 8)) for _ in range(3)]
     return Trace("chats", "chats of five turns", openings, waves, True, answer)
 
@@ -79,7 +79,7 @@ def chats(words: Words, context: int) -> Trace:
 def shared_prompt(words: Words, context: int) -> Trace:
     """One system prompt for twelve users, four of whom ask at a time."""
     system = words.some(min(512, context // 2))
-    asks = [TraceRequest(user, words.about(max(4, min(24, context // 32)))) for user in range(12)]
+    asks = [ThreadRequest(user, words.about(max(4, min(24, context // 32)))) for user in range(12)]
     waves = [asks[start : start + 4] for start in range(0, 12, 4)]
     return Trace("shared prompt", "one system prompt, twelve users", [system] * 12, waves, False, _short(context))
 
@@ -87,7 +87,7 @@ def shared_prompt(words: Words, context: int) -> Trace:
 def document(words: Words, context: int) -> Trace:
     """Four questions about one document, one after the other."""
     text = words.some(min(4000, context * 5 // 8))
-    waves = [[TraceRequest(0, words.about(_question(context)))] for _ in range(4)]
+    waves = [[ThreadRequest(0, words.about(_question(context)))] for _ in range(4)]
     return Trace("document", f"four questions about {len(text):,} tokens", [text], waves, False, _short(context))
 
 
@@ -104,14 +104,14 @@ def _question(context: int) -> int:
 def crowd(words: Words, context: int) -> Trace:
     """Eight long answers at once, which together outgrow the cache that their prompts fit into."""
     answer = max(8, context // 6)
-    wave = [TraceRequest(number, words.about(max(4, min(128, context // 32)))) for number in range(8)]
+    wave = [ThreadRequest(number, words.about(max(4, min(128, context // 32)))) for number in range(8)]
     return Trace("crowd", f"eight answers of {answer} tokens in a small cache", [[]] * 8, [wave], False, answer)
 
 
 def returning(words: Words, context: int) -> Trace:
     """Four documents in turn, and again: only together are they more than the cache holds."""
     texts = [words.some(min(4000, context // 2)) for _ in range(4)]
-    waves = [[TraceRequest(number, words.some(_question(context)))] for _ in range(2) for number in range(4)]
+    waves = [[ThreadRequest(number, words.some(_question(context)))] for _ in range(2) for number in range(4)]
     title = f"four texts of {len(texts[0]):,} tokens, asked about in turn, in a small cache"
     return Trace("returning", title, texts, waves, False, _short(context))
 
@@ -119,7 +119,7 @@ def returning(words: Words, context: int) -> Trace:
 def mixed(words: Words, context: int) -> Trace:
     """Twelve questions about three documents, all waiting at once, in no order."""
     texts = [words.some(min(4000, context // 2)) for _ in range(3)]
-    wave = [TraceRequest(number % 3, words.about(_question(context))) for number in range(12)]
+    wave = [ThreadRequest(number % 3, words.about(_question(context))) for number in range(12)]
     title = f"twelve questions at once about three texts of {len(texts[0]):,} tokens in a small cache"
     return Trace("mixed", title, texts, [wave], False, _short(context))
 
@@ -127,7 +127,7 @@ def mixed(words: Words, context: int) -> Trace:
 def long_answers(words: Words, context: int) -> Trace:
     """Two long answers to long prompts, side by side."""
     answer = max(8, min(256, context // 4))
-    wave = [TraceRequest(number, words.some(min(2000, context // 2))) for number in range(2)]
+    wave = [ThreadRequest(number, words.some(min(2000, context // 2))) for number in range(2)]
     return Trace("long answers", f"two answers of {answer} tokens to long prompts", [[], []], [wave], False, answer)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from engine.decoding.telemetry import runs
 from engine.decoding.telemetry.records import DraftRecord, StepRecord
-from engine.decoding.telemetry.runs import MeasuredRate, Recorder, Served
+from engine.decoding.telemetry.runs import MeasuredRate, Recorder, ServedModel
 
-MODEL = Served("a CPU", "GGUF Q4_K", "/models/a", 1 << 30, 2e9)
+MODEL = ServedModel("a CPU", "GGUF Q4_K", "/models/a", 1 << 30, 2e9)
 OTHER = MODEL._replace(model="/models/b", read=(1 << 30) + 1000)
 
 
@@ -79,7 +79,7 @@ def test_prompts_and_drafts() -> None:
     assert runs.best_draft(OTHER, runs.read()) is None
 
 
-def run(value: float, model: Served = MODEL, trial: bool = False) -> MeasuredRate:
+def run(value: float, model: ServedModel = MODEL, trial: bool = False) -> MeasuredRate:
     return MeasuredRate("decode", model.device, model.format, model.order, model.model, value, trial=trial)
 
 
