@@ -36,7 +36,7 @@ from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
 from engine.compute.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
-from engine.compute.layers.linear.triton.runtime import FIXED, FMA, Cut, Tile, WideTile, tile, wide_tiles
+from engine.compute.layers.linear.triton.runtime import DEEP, FIXED, FMA, SOME, Cut, Tile, WideTile, wide_tiles
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import triton_launch
 from tests.gpu.kernel_kinds import KINDS
@@ -237,7 +237,7 @@ def cases(kind: str, sm: int) -> Iterator[tuple[str, Cut | None]]:
     """All that a layer of that kind launches on a target: a name for the rows, and the cut."""
     planes = in_planes(kind)
     if sm != TURING:
-        yield from (("8", tile(1)), ("16", FIXED))
+        yield from (("8", SOME), *((("8 deep", DEEP),) if planes else ()), ("16", FIXED))
         for cut in wide_tiles((sm // 10, sm % 10)) if planes else ():
             yield f"{cut.rows} x {cut.outputs}", cut
     elif planes:

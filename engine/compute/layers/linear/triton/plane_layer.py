@@ -11,20 +11,22 @@ from engine.compute.layers.linear.base import LinearShape, Target
 from engine.compute.layers.linear.triton.kernels import inline
 from engine.compute.layers.linear.triton.layer import TritonLinear
 from engine.compute.layers.linear.triton.runtime import (
+    DEEP,
     FEW_ROWS,
     FMA,
     FMA_FIXED,
+    MANY_HOPPER_ROWS,
     MANY_PLANE_ROWS,
     Cut,
     FmaTile,
     WideTile,
     inlines,
+    plane_tile,
     tensor_cores,
-    tile,
     wide_tile,
     wide_tiles,
 )
-from engine.compute.native.gpu import capability, processors
+from engine.compute.native.gpu import HOPPER, capability, processors
 
 PLANES = (128, 64, 32, 16)
 TURN = 32
@@ -133,14 +135,16 @@ class PlaneLinear(TritonLinear):
     def cut(self, rows: int) -> Cut | None:
         if not tensor_cores(self.device):
             return next((cut for cut in FMA if rows <= cut.rows), None)
+        programs = processors(self.device)
         if rows <= FEW_ROWS:
-            return tile(rows)
-        if rows > MANY_PLANE_ROWS:
+            return plane_tile(rows, self.out_features, 2 * self.form.plane, self.blocks, programs)
+        version = capability(self.device)
+        if rows > (MANY_HOPPER_ROWS if version[0] == HOPPER[0] else MANY_PLANE_ROWS):
             return None
-        return wide_tile(rows, self.out_features, wide_tiles(capability(self.device)), processors(self.device))
+        return wide_tile(rows, self.out_features, wide_tiles(version), programs)
 
     def cuts(self) -> tuple[Cut, ...]:
-        return (*super().cuts(), *wide_tiles(capability(self.device))) if tensor_cores(self.device) else FMA
+        return (*super().cuts(), DEEP, *wide_tiles(capability(self.device))) if tensor_cores(self.device) else FMA
 
     @property
     def fixed(self) -> Cut:

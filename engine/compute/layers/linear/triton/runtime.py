@@ -45,6 +45,8 @@ Cut = Tile | WideTile | FmaTile
 
 TENSOR_MEMORY = (10, 11)
 """Compute capabilities whose tensor cores have a memory of their own, for which gemm.py's largest tile is too large."""
+SOME, DEEP = Tile(8, 16, 2), Tile(8, 16, 4)
+"""The tiles of up to 8 rows: see :func:`plane_tile`."""
 FIXED = Tile(16, 16, 2)
 """The tile that serves any number of rows: in the batch-invariant mode there is no other."""
 FMA = (FmaTile(1, 4, 512, 2), FmaTile(4, 4, 512, 4), FmaTile(8, 4, 512, 8))
@@ -61,11 +63,29 @@ MANY_ROWS = 64
 packed weights again, and dequantising costs as much as about nine such reads."""
 MANY_PLANE_ROWS = 512
 """The same for weights in planes: then reading them and dequantising costs torch's product little."""
+MANY_HOPPER_ROWS = 256
+"""The same on Hopper, where torch's product has 790 TFLOP/s and gemm.py reached 263 (512 rows on an H200)."""
+UNDER_WAY = 20 << 10
+"""Bytes of weights that a multiprocessor of an H200 must have asked for at all times, or memory waits: 4.28 TB/s times
+0.6 to 0.7 µs, shared by 132 (Little's law). Cards with slower memory need fewer."""
+MOST_WARPS = 12
+"""Warps of a multiprocessor for whose products it has registers."""
 
 
 def tile(rows: int) -> Tile:
     """The tile for a product of ``rows`` rows: what was fastest for int4 on an H200 (tests/gpu/bench_tiles.py)."""
-    return Tile(8, 16, 2) if rows <= 8 else FIXED
+    return SOME if rows <= SOME.rows else FIXED
+
+
+def plane_tile(rows: int, outputs: int, block: int, blocks: int, processors: int) -> Tile:
+    """The tile for weights in planes, ``blocks`` of ``block`` bytes for each of ``outputs`` output features.
+
+    Each slice has one block of each of its outputs under way, so that a matrix of few outputs is cut into more slices:
+    memory would wait for the programs of a multiprocessor otherwise.
+    """
+    warps = outputs / SOME.outputs / processors * SOME.slices
+    wanted = min(MOST_WARPS, UNDER_WAY // (SOME.outputs * block))
+    return DEEP if rows <= DEEP.rows and warps < wanted and blocks >= DEEP.slices else tile(rows)
 
 
 @functools.cache

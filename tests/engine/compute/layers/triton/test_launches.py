@@ -57,7 +57,7 @@ def counted(call: Callable[[], object]) -> tuple[list[Launch], Counter[str]]:
     return launches, operators.found
 
 
-@pytest.mark.parametrize(("kind", "rows"), [("int4 g128", 512), ("Q4_K", 512), ("Q6_K", 512), ("int4 g128", 2048)])
+@pytest.mark.parametrize(("kind", "rows"), [("int4 g128", 256), ("Q4_K", 256), ("Q6_K", 512), ("int4 g128", 2048)])
 def test_a_chunk_of_a_prompt_takes_at_most_16_launches_a_layer(kind: str, rows: int) -> None:
     total = 0
     for outputs, inputs in LLAMA:
@@ -68,7 +68,7 @@ def test_a_chunk_of_a_prompt_takes_at_most_16_launches_a_layer(kind: str, rows: 
         if not operators:
             assert [launch.kernel for launch in launches] == [gemm.gemm]
         total += len(launches) + operators["mm"]
-    assert total == (4 if (kind, rows) in (("int4 g128", 512), ("Q4_K", 512)) else 16)
+    assert total == (4 if (kind, rows) in (("int4 g128", 256), ("Q4_K", 256)) else 16)
 
 
 def test_blocks_fit_into_what_is_counted_as_scratch() -> None:
@@ -92,8 +92,12 @@ def test_which_kernel_serves_which_rows(monkeypatch: pytest.MonkeyPatch) -> None
         return [launch.kernel for launch in launches]
 
     assert kernels(runtime.FEW_ROWS) == [planes.multiply]
-    assert kernels(runtime.FEW_ROWS + 1) == kernels(runtime.MANY_PLANE_ROWS) == [gemm.gemm]
-    assert kernels(runtime.MANY_PLANE_ROWS + 1) == [planes.dequantise]
+    assert kernels(runtime.FEW_ROWS + 1) == kernels(runtime.MANY_HOPPER_ROWS) == [gemm.gemm]
+    assert kernels(runtime.MANY_HOPPER_ROWS + 1) == [planes.dequantise]
+    with monkeypatch.context() as others:
+        others.setattr("engine.compute.layers.linear.triton.plane_layer.capability", lambda device: (8, 9))
+        assert kernels(runtime.MANY_PLANE_ROWS) == [gemm.gemm]
+        assert kernels(runtime.MANY_PLANE_ROWS + 1) == [planes.dequantise]
     monkeypatch.setattr("engine.compute.layers.linear.triton.plane_layer.tensor_cores", lambda device: False)
     assert kernels(8) == [fma.fma]
     assert kernels(9) == [planes.dequantise]
@@ -111,7 +115,8 @@ def test_a_product_is_written_into_columns_of_the_result() -> None:
 
 def test_every_cut_that_serves_is_tried() -> None:
     layer: Any = layer_of("int4 g128", 4096, 4096)
-    served = {layer.cut(rows) for rows in range(1, runtime.MANY_PLANE_ROWS + 1)} | {layer.fixed}
+    served = {layer.cut(rows) for rows in range(1, runtime.MANY_HOPPER_ROWS + 1)} | {layer.fixed}
+    assert runtime.DEEP in served
     assert served <= set(layer.cuts())
     other = layer_of("Q6_K", 4096, 4096)
     assert {other.cut(rows) for rows in range(1, runtime.MANY_ROWS + 1)} | {other.fixed} <= set(other.cuts())

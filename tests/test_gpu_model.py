@@ -1,0 +1,37 @@
+"""The model of a GPU's step is held to what was measured and published, and tiles to the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.compute.layers.linear.triton.runtime import DEEP, SOME, plane_tile
+from tests.gpu.model import H200, Card, Kernel, checks, product, seconds
+
+US = 1e-6
+
+
+def test_what_is_known_is_met_within_fifteen_percent() -> None:
+    found = {check.name: check.model / check.known for check in checks()}
+    assert len(found) == 6
+    assert {name: ratio for name, ratio in found.items() if not 0.85 < ratio < 1.15} == {}
+
+
+def test_a_kernel_takes_no_less_than_its_bytes_and_waits() -> None:
+    card = Card(2, 1e12)
+    one = Kernel(programs=4, warps=4, turns=3, piece=1e6, work=1.0)
+    alone = seconds(card, [one])
+    assert 4 * 3e6 / 1e12 < alone < 4 * 3e6 / 1e12 + 8 * US
+    assert seconds(card, [Kernel(fixed=5 * US)] * 2) == pytest.approx(2 * (1.8 + 5) * US)
+    assert seconds(card, [one, one], early=True) < seconds(card, [one, one]), "its weights are asked for meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "cut"), [(4096, 4096, DEEP), (4096, 14336, DEEP), (28672, 4096, SOME), (6144, 4096, SOME)]
+)
+def test_few_outputs_are_cut_into_more_slices(outputs: int, inputs: int, cut: object) -> None:
+    """As memory waits else: 16 KB under way on each of 132 multiprocessors, where it takes 20."""
+    assert plane_tile(1, outputs, 256, inputs // 512, H200.processors) == cut
+    assert plane_tile(1, outputs, 256, inputs // 512, 28) == SOME, "a small card has more programs on each"
+    if cut == DEEP:
+        some, deep = (seconds(H200, [product(outputs, inputs, tile.slices)]) for tile in (SOME, DEEP))
+        assert deep < 0.9 * some
