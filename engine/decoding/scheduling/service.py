@@ -76,15 +76,15 @@ def _targets() -> Iterator[Option]:
         title, whose = each.name.capitalize(), _WHOSE[each.name]
         yield Option(
             key=first,
-            title=f"{title}: first token, s",
+            title=f"{title} TTFT, s",
             group="Targets of service classes",
             applies="live",
             default=each.first_token,
             minimum=0.01,
             maximum=3600.0,
             metric=OTHERS_WAIT,
-            explains=f"Seconds that {whose} may wait for their first token. With the policy “service classes” the one "
-            "that is late keeps its memory; the plot of requests tells how many answers were in time.",
+            explains=f"Seconds that {whose} may wait for their first token (TTFT). With the policy “service classes” "
+            "the one that is late keeps its memory; the plot of requests tells how many answers were in time.",
             shows="share of answers in time (goodput)",
             helps="Requests of several classes compete.",
             costs="Nothing in the text. What is promised to one class the others wait for.",
@@ -93,16 +93,16 @@ def _targets() -> Iterator[Option]:
         )
         yield Option(
             key=between,
-            title=f"{title}: between tokens, ms",
+            title=f"{title} ITL, ms",
             group="Targets of service classes",
             applies="live",
             default=round(1e3 * each.between_tokens),
             minimum=1,
             maximum=3_600_000,
             metric=OTHERS_WAIT,
-            explains=f"Milliseconds that may pass between two tokens of {whose}: while one is written, a step reads of "
-            "other prompts only what keeps to this. Where the answers alone take longer, “Why slow?” says with how "
-            "many it could be kept.",
+            explains=f"Milliseconds that may pass between two tokens of {whose} (inter-token latency): while one is "
+            "written, a step reads of other prompts only what keeps to this. Where the answers alone take longer, “Why "
+            "slow?” says with how many it could be kept.",
             shows="inter-token latency of other answers during a long prefill, and the share of answers in time",
             helps="A long prompt arrives while other answers stream.",
             costs="Nothing in the text. The smaller it is, the more slowly long prompts are read.",
