@@ -147,7 +147,11 @@ class Stepper:
         """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it.
         One that has all of its ``max_tokens`` is handed over first, if that was asked for."""
         if request.hand_over is not None and reason == "length":
-            request.hand_over(self.cache.handed_over(request))
+            try:
+                request.hand_over(self.cache.handed_over(request))
+            except Exception as error:
+                _log.exception("handing over %s failed", request.owner)
+                reason, detail = "error", f"This answer could not be handed over ({error}). Ask for it here again."
         self.cache.keep(request)
         self.scheduler.remove(request)
         self.executor.controller.release(request)

@@ -11,6 +11,7 @@ import pytest
 import transformers
 from msgspec.structs import replace
 
+from engine.loop.model_cache import ModelCache
 from engine.protocol import LoadOptions, keys
 from engine.services.client import EngineClient, EngineError
 from tests.kit.checkpoints import EOS, write_llama, write_model
@@ -85,3 +86,16 @@ def test_what_cannot_be_gone_on_with_is_refused_with_a_sentence(folders: dict[st
     with pytest.raises(EngineError, match="begun by another model"):
         client.go_on(whole, PROMPT, sampling, PLAIN)
     assert len(client.answer(PROMPT, sampling, PLAIN).ids) == 40
+
+
+def test_an_answer_that_cannot_be_packed_ends_alone(
+    folders: dict[str, Path], client: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("no memory")
+
+    load(client, folders["plain"])
+    monkeypatch.setattr(ModelCache, "handed_over", full)
+    with pytest.raises(EngineError, match="could not be handed over"):  # else the whole loop fails, by another sentence
+        begun(client, SAMPLINGS["greedy"])
+    assert len(client.answer(PROMPT, SAMPLINGS["greedy"], PLAIN).ids) == 40
