@@ -36,7 +36,7 @@ from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
 from engine.compute.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
-from engine.compute.layers.linear.triton.runtime import DEEP, FIXED, FMA, SOME, Cut, Tile, WideTile, wide_tiles
+from engine.compute.layers.linear.triton.runtime import DEEP, FIXED, FMA, SOME, SPLITS, Cut, Tile, WideTile, wide_tiles
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import triton_launch
 from tests.gpu.kernel_kinds import KINDS
@@ -69,7 +69,7 @@ class _Recorder:
 
 
 KERNELS = [(module, name) for module in (planes, bytes8, blocks) for name in ("multiply", "dequantise")]
-KERNELS += [(gemm, "gemm"), (fma, "fma")]
+KERNELS += [(gemm, "gemm"), (gemm, "add_parts"), (fma, "fma")]
 
 
 @contextmanager
@@ -240,6 +240,8 @@ def cases(kind: str, sm: int) -> Iterator[tuple[str, Cut | None]]:
         yield from (("8", SOME), *((("8 deep", DEEP),) if planes else ()), ("16", FIXED))
         for cut in wide_tiles((sm // 10, sm % 10)) if planes else ():
             yield f"{cut.rows} x {cut.outputs}", cut
+            if cut.rows == 32:
+                yield f"32 in {SPLITS}", cut._replace(splits=SPLITS)
     elif planes:
         yield from ((str(cut.rows), cut) for cut in FMA)
     if sm != TURING or planes:

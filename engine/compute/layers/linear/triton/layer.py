@@ -74,10 +74,11 @@ class TritonLinear(BlockwiseLinear):
         self._launch_product(self.kernels().multiply, x, out, cut, lambda: constants)
 
     def _launch_product(
-        self, kernel: Any, x: Tensor, out: Tensor, cut: Cut, constants: Callable[[], dict[str, Any]]
+        self, kernel: Any, x: Tensor, out: Tensor, cut: Cut, constants: Callable[[], dict[str, Any]], splits: int = 1
     ) -> None:
-        """``constants()`` are those of one kernel and one cut, besides its ``rows`` and ``outputs``."""
-        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows), 1)
+        """``constants()`` are those of one kernel and one cut, besides its ``rows`` and ``outputs``. With ``splits``
+        ``out`` has as many parts, one after the other."""
+        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows), splits)
         args = (x, *self._held, self.bias, out, len(x), self.out_features, *self.sizes())
 
         def keywords() -> dict[str, Any]:

@@ -17,11 +17,14 @@ from engine.compute.layers.linear.triton.runtime import (
     FMA_FIXED,
     MANY_HOPPER_ROWS,
     MANY_PLANE_ROWS,
+    MANY_ROWS,
+    SPLITS,
     Cut,
     FmaTile,
     WideTile,
     inlines,
     plane_tile,
+    split,
     tensor_cores,
     wide_tile,
     wide_tiles,
@@ -31,6 +34,8 @@ from engine.compute.native.gpu import HOPPER, capability, processors
 PLANES = (128, 64, 32, 16)
 TURN = 32
 """The most halfwords of an output feature that gemm.py takes in one turn of its loop."""
+ADDED = 1024
+"""Results of split products that a program adds up."""
 
 
 class Form(NamedTuple):
@@ -141,10 +146,14 @@ class PlaneLinear(TritonLinear):
         version = capability(self.device)
         if rows > (MANY_HOPPER_ROWS if version[0] == HOPPER[0] else MANY_PLANE_ROWS):
             return None
-        return wide_tile(rows, self.out_features, wide_tiles(version), programs)
+        wide = wide_tile(rows, self.out_features, wide_tiles(version), programs)
+        return split(wide, rows, self.out_features, programs)
 
     def cuts(self) -> tuple[Cut, ...]:
-        return (*super().cuts(), DEEP, *wide_tiles(capability(self.device))) if tensor_cores(self.device) else FMA
+        if not tensor_cores(self.device):
+            return FMA
+        wide = wide_tiles(capability(self.device))
+        return *super().cuts(), DEEP, *wide, *(cut._replace(splits=SPLITS) for cut in wide if cut.rows <= MANY_ROWS)
 
     @property
     def fixed(self) -> Cut:
@@ -154,7 +163,14 @@ class PlaneLinear(TritonLinear):
         if isinstance(cut, WideTile):
             from engine.compute.layers.linear.triton.kernels import gemm
 
-            self._launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
+            if cut.splits == 1:
+                self._launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
+                return
+            parts = torch.empty(cut.splits, *out.shape, dtype=torch.float32, device=out.device)
+            self._launch_product(gemm.gemm, x, parts, cut, lambda: self.wide_constants(cut, x.dtype), cut.splits)
+            grid, constants = (-(-out.numel() // ADDED), 1, 1), {"SPLITS": cut.splits, "SIZE": ADDED, "num_warps": 4}
+            key = ("added", cut.splits, out.dtype)
+            self._variants.launch(gemm.add_parts, key, grid, (parts, out, out.numel()), lambda: constants)
         elif isinstance(cut, FmaTile):
             from engine.compute.layers.linear.triton.kernels import fma
 
@@ -167,4 +183,4 @@ class PlaneLinear(TritonLinear):
         """Constants that gemm.py's kernels are compiled for besides; ``dtype`` is that of x."""
         scaled = inline.scaled(self.form.offset, dtype) if inlines(self.device) else ""
         turn = min(TURN, self.form.plane)
-        return {"TURN": turn, "SCALED": scaled, "num_warps": cut.warps, "num_stages": cut.stages}
+        return {"TURN": turn, "SCALED": scaled, "SPLITS": cut.splits, "num_warps": cut.warps, "num_stages": cut.stages}

@@ -23,12 +23,16 @@ class Tile(NamedTuple):
 
 
 class WideTile(NamedTuple):
-    """Tile of one program of gemm.py: ``outputs`` are 16 a warp at the least and no fewer than ``rows``."""
+    """Tile of one program of gemm.py: ``outputs`` are 16 a warp at the least and no fewer than ``rows``.
+
+    Each of ``splits`` of the input features has a program, whose sums are added afterwards.
+    """
 
     rows: int
     outputs: int
     warps: int
     stages: int
+    splits: int = 1
 
 
 class FmaTile(NamedTuple):
@@ -68,6 +72,7 @@ MANY_HOPPER_ROWS = 256
 UNDER_WAY = 20 << 10
 """Bytes of weights that a multiprocessor of an H200 must have asked for at all times, or memory waits: 4.28 TB/s times
 0.6 to 0.7 µs, shared by 132 (Little's law). Cards with slower memory need fewer."""
+SPLITS = 4
 MOST_WARPS = 12
 """Warps of a multiprocessor for whose products it has registers."""
 
@@ -116,6 +121,12 @@ def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: 
         if padded(cut) <= 1.25 * padded(small) and programs >= processors:
             return cut
     return small
+
+
+def split(cut: WideTile, rows: int, outputs: int, processors: int) -> WideTile:
+    """The tile for ``rows`` rows, in :data:`SPLITS` where it would leave multiprocessors without a program."""
+    programs = -(-rows // cut.rows) * -(-outputs // cut.outputs)
+    return cut._replace(splits=SPLITS) if rows <= MANY_ROWS and programs < processors else cut
 
 
 def tensor_cores(device: torch.device) -> bool:

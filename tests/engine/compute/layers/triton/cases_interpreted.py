@@ -23,7 +23,7 @@ from engine.compute.layers.linear.triton import ggml, ggml_planes, int8, plane_l
 from engine.compute.layers.linear.triton import int4 as triton_int4
 from engine.compute.layers.linear.triton.kernels import bytes8, fma, gemm, planes
 from engine.compute.layers.linear.triton.layer import TritonLinear
-from engine.compute.layers.linear.triton.runtime import FMA, aligned, wide_tile, wide_tiles
+from engine.compute.layers.linear.triton.runtime import FMA, SPLITS, aligned, split, wide_tile, wide_tiles
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native.gpu import HOPPER
 from engine.compute.native.proof import machine_declines
@@ -90,7 +90,8 @@ def test_every_cut_of_a_kind_in_planes(name: str) -> None:
     """Those of all GPUs, whichever this machine's would be, with a few rows in a second tile."""
     layer, weight = KINDS[name](21, 768, FLOAT, CPU, Numerics())
     bias = layer.bias = torch.linspace(-1, 1, 21)
-    for cut in (*wide_tiles(HOPPER), *FMA):
+    wide = wide_tiles(HOPPER)
+    for cut in (*wide, wide[-1]._replace(splits=SPLITS), *FMA):
         x = torch.randn(cut.rows + 2, 768, generator=torch.Generator().manual_seed(7))
         close(layer.product(x, FLOAT, cut), x, weight, bias)
 
@@ -129,6 +130,17 @@ def test_the_tile_for_some_rows() -> None:
         (65, 4096): (64, 64), (65, 28672): (128, 128), (130, 4096): (64, 64), (130, 28672): (64, 128),
         (512, 4096): (64, 128), (512, 28672): (128, 128),
     }  # fmt: skip
+
+
+def test_few_programs_split_their_input_features() -> None:
+    found = {
+        (rows, outputs): split(wide_tile(rows, outputs, wide_tiles(HOPPER), 132), rows, outputs, 132).splits
+        for rows in (32, 64, 130)
+        for outputs in (4096, 6144, 28672)
+    }
+    few = {(rows, outputs) for rows in (32, 64) for outputs in (4096, 6144)}
+    assert {at for at, splits in found.items() if splits == SPLITS} == few
+    assert {found[at] for at in found.keys() - few} == {1}
 
 
 @pytest.mark.parametrize(

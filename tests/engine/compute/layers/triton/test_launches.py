@@ -92,7 +92,8 @@ def test_which_kernel_serves_which_rows(monkeypatch: pytest.MonkeyPatch) -> None
         return [launch.kernel for launch in launches]
 
     assert kernels(runtime.FEW_ROWS) == [planes.multiply]
-    assert kernels(runtime.FEW_ROWS + 1) == kernels(runtime.MANY_HOPPER_ROWS) == [gemm.gemm]
+    assert kernels(runtime.FEW_ROWS + 1) == [gemm.gemm, gemm.add_parts]
+    assert kernels(runtime.MANY_HOPPER_ROWS) == [gemm.gemm]
     assert kernels(runtime.MANY_HOPPER_ROWS + 1) == [planes.dequantise]
     with monkeypatch.context() as others:
         others.setattr("engine.compute.layers.linear.triton.plane_layer.capability", lambda device: (8, 9))

@@ -23,8 +23,9 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs
              PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
              OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
              MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
-             ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+             ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr, SPLITS: tl.constexpr):  # fmt: skip
     """float32 ``[BN, MB]``: this program's output features of the rows ``m [MB]`` of x, all of which there are.
+    One of SPLITS sums over its part of the input features alone, the first of them with the bias.
 
     TURN halfwords of a row at a time, so TURN input features of each of four planes. Scales and weights are rounded to
     the dtype of x, as in MARLIN (arXiv 2408.11743). ``SCALED``: how a code's float and the numbers of its group become
@@ -39,7 +40,12 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs
     word_at = words + n.to(tl.int64)[:, None] * (blocks * PLANE) + p[None, :]
     x_at = x + m.to(tl.int64)[None, :] * inputs + p[:, None]
     acc = tl.zeros((BN, MB), tl.float32)
-    for turn in range(blocks * (PLANE // TURN)):
+    first_turn, turns = 0, blocks * (PLANE // TURN)
+    if SPLITS > 1:
+        each = tl.cdiv(turns, SPLITS)
+        first_turn = tl.program_id(2) * each
+        turns = tl.minimum(first_turn + each, turns)
+    for turn in range(first_turn, turns):
         block = turn // (PLANE // TURN)
         w = tl.load(word_at + turn * TURN)
         if ASM != "":
@@ -84,7 +90,10 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs
                 )  # fmt: skip
             acc = tl.dot(part_of_w, part_of_x, acc, input_precision="ieee")
     if BIAS:
-        acc += tl.load(bias + n).to(tl.float32)[:, None]
+        whole = tl.load(bias + n).to(tl.float32)
+        if SPLITS > 1:
+            whole = tl.where(tl.program_id(2) == 0, whole, 0.0)
+        acc += whole[:, None]
     return acc
 
 
@@ -94,14 +103,17 @@ def gemm(x, words, scales, offsets, outer, codebook, table, bias, out,
          PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
          OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
          MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
-         ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    """``out [rows, N] = x [rows, K] W^T + bias``; parameters are those of planes.py, sums in float32."""
+         ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr, SPLITS: tl.constexpr):  # fmt: skip
+    """``out [rows, N] = x [rows, K] W^T + bias``; parameters are those of planes.py, sums in float32. With SPLITS
+    ``out`` is ``[SPLITS, rows, N]``, for :func:`add_parts`."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * MB + tl.arange(0, MB)
     # Nothing beyond the last row is stored, so any that exists will do.
     acc = _product(x, words, scales, offsets, outer, codebook, table, bias, tl.minimum(m, rows - 1), outputs, inputs,
                    blocks, shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, TURN, ASM,
-                   SCALED, MAGIC)  # fmt: skip
+                   SCALED, MAGIC, SPLITS)  # fmt: skip
+    if SPLITS > 1:
+        out += tl.program_id(2).to(tl.int64) * rows * outputs
     at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, acc.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
@@ -112,12 +124,12 @@ def gemm_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
                 PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
                 OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
                 CHOICES: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
-                ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    """Same as :func:`gemm`, with the weights of an expert for each tile: see sorted_rows.py."""
+                ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr, SPLITS: tl.constexpr):  # fmt: skip
+    """Same as :func:`gemm` without splits, with the weights of an expert for each tile: see sorted_rows.py."""
     expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
     if expert < 0:
         return
-    tl.static_assert(SCALE != "nested")
+    tl.static_assert((SCALE != "nested") & (SPLITS == 1))
     first = expert.to(tl.int64) * outputs
     words += first * (blocks * PLANE)
     scales += first * (blocks * (2 if SCALE == "float32" else 1))
@@ -128,6 +140,17 @@ def gemm_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     acc = _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs, inputs, blocks, shift,
                    PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, TURN, ASM,
-                   SCALED, MAGIC)  # fmt: skip
+                   SCALED, MAGIC, SPLITS)  # fmt: skip
     at = out + place.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, acc.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & used[None, :])
+
+
+@triton.jit(do_not_specialize=["count"])
+def add_parts(parts, out, count, SPLITS: tl.constexpr, SIZE: tl.constexpr):
+    """``out [count]`` from ``parts [SPLITS, count]``, added in their order."""
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    live = at < count
+    total = tl.load(parts + at, live)
+    for part in tl.static_range(1, SPLITS):
+        total += tl.load(parts + part * count.to(tl.int64) + at, live)
+    tl.store(out + at, total.to(out.dtype.element_ty), live)
