@@ -268,7 +268,7 @@ def test_what_one_answer_cannot_show_is_refused_with_the_place_that_can(client: 
     client.send(p.Compare(id="c", key="admission", prompt="abc"))
     error = client.until(p.Error)
     assert (error.code, error.id) == ("bad_option", "c")
-    assert "kvasir bench --cache" in error.message
+    assert "kvasir bench --scheduling" in error.message
     assert requests(running) == []
 
 

@@ -22,6 +22,7 @@ from engine.protocol.calls import Operation
 from engine.protocol.lab import Column, CompareColumns, LabOutcome, LabResult, ListExperiments, RunExperiment
 from engine.protocol.operations import COMPARE_COLUMNS, LIST_EXPERIMENTS, RUN_EXPERIMENT
 from engine.services.experiments.kept import kept
+from engine.services.experiments.lab import ALL
 from tests.kit.servers import Client, Serving
 
 SERVED = "kvasir-needle"
@@ -181,7 +182,7 @@ def test_the_experiments_are_listed_with_what_was_found(serving: Serving, client
     client.call(LIST_EXPERIMENTS, ListExperiments(device="cpu"))
     index = client.end(LIST_EXPERIMENTS)
     assert index.model == "kvasir-guide"
-    assert len(index.pages) == 10
+    assert len(index.pages) == len(ALL)
     events = [LIST_EXPERIMENTS.read_event(each.event) for each in client.told if isinstance(each, p.CallEvent)]
     assert {result.name for result in events} <= {page.name for page in index.pages}
     check_as_before(serving)
