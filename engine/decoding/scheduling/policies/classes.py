@@ -10,11 +10,6 @@ from engine.decoding.scheduling.costs import StepCosts
 from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier, passed
 from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, LEAST_READ, TARGETS
 
-EXPECTED = 60.0
-"""Seconds after an interactive sequence in which steps are kept short for the next one."""
-PART = 0.25
-"""The part of the time to an interactive first token that a step may take where none is expected."""
-
 
 class ServiceClasses(SchedulingPolicy):
     """Rows are shared among the classes by weight (stride scheduling, Waldspurger & Weihl 1995); within a class the
@@ -24,8 +19,8 @@ class ServiceClasses(SchedulingPolicy):
     has no claim on the time it was away, and a client that comes in another class each time gains nothing.
     Bound: a class with work has its weight's share of the rows, however many requests the others have.
     A waiting sequence takes pages of a running one of a lower class until its deadline has passed.
-    For a minute after an interactive sequence no step in which none is read is longer than its target between tokens,
-    so that the next one waits no longer for the end of a step; and none ever takes most of its time to the first token.
+    No step in which no interactive sequence is read is longer than that class's target between tokens, so that the
+    next one waits no longer for the end of a step.
     """
 
     patient = True
@@ -37,7 +32,7 @@ class ServiceClasses(SchedulingPolicy):
         """What the least served of those with work has passed."""
         self._present: set[str] = set()
         self._late: set[int] = set()
-        self._asked, self._longest = -math.inf, math.inf
+        self._asks = False
 
     def begin(self, running: Sequence[S], waiting: Sequence[S], now: float) -> None:
         everybody = [*running, *waiting]
@@ -45,12 +40,7 @@ class ServiceClasses(SchedulingPolicy):
         self._least = min((self._passed[name] for name in present & self._present), default=self._least)
         self._passed |= {name: max(self._passed.get(name, 0.0), self._least) for name in present}
         self._present = present
-        if INTERACTIVE.name in present:
-            self._asked = now
-        asks = any(each.cache.pending > 1 and each.standing.service == INTERACTIVE.name for each in everybody)
-        target = self.classes[INTERACTIVE.name]
-        soon = not passed(EXPECTED, self._asked, now)
-        self._longest = math.inf if asks else target.between_tokens if soon else PART * target.first_token
+        self._asks = any(each.cache.pending > 1 and each.standing.service == INTERACTIVE.name for each in everybody)
         self._late = {
             each.arrival for each in everybody if passed(self.service(each).first_token, each.standing.arrived_at, now)
         }
@@ -65,7 +55,7 @@ class ServiceClasses(SchedulingPolicy):
         return 0 if sequence.arrival in self._late else self.lane(sequence)
 
     def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
-        rows = costs.rows(self._longest) if self._longest < math.inf else None
+        rows = None if self._asks else costs.rows(self.classes[INTERACTIVE.name].between_tokens)
         most = most if rows is None else min(most, max(rows, LEAST_READ))
         if not decodes:
             return most

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.decoding.scheduling.costs import StepCosts
 from engine.decoding.scheduling.plan import Limits
-from engine.decoding.scheduling.policies.classes import PART, ServiceClasses
+from engine.decoding.scheduling.policies.classes import ServiceClasses
 from engine.decoding.scheduling.policies.first_come import StaticBatching
 from engine.decoding.scheduling.policies.mlfq import LEVELS, STARVED, SkipJoinMLFQ, entry_level, quantum
 from engine.decoding.scheduling.policies.shortest import AGED, ShortestRemaining
@@ -187,7 +187,7 @@ def test_the_first_chat_finds_no_step_that_takes_most_of_its_time() -> None:
         return next(done.first_token for done in ended if done.spec is chat)
 
     alone = first_token(ServiceClasses(), [chat])
-    assert first_token(ServiceClasses(), [*flood, chat]) < alone + PART * INTERACTIVE.first_token + 0.03
+    assert first_token(ServiceClasses(), [*flood, chat]) < alone + INTERACTIVE.between_tokens + 0.03
     assert first_token(SchedulingPolicy(), [*flood, chat]) > 1.0
 
 
