@@ -45,7 +45,7 @@ class RequestOptions(NamedTuple):
 
 
 class EngineOptions:
-    """Values by catalogue key; changed only through the catalogue's own validation.
+    """Values by catalogue key; changed only through the catalogue's own validation, and then the dictionary is new.
 
     ``capabilities`` is what the loaded model can do; without a model nothing that needs one can be switched on.
     """
@@ -73,7 +73,7 @@ class EngineOptions:
             return
         for spec in catalogue.state(self.values, capabilities):
             if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
-                self.values[spec.key] = spec.default
+                self.values = {**self.values, spec.key: spec.default}
 
     def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
         """The options of one request; some page policies need ``prompt_length``, in tokens.

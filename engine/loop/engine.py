@@ -337,7 +337,7 @@ class Engine:
                 self._load_cancelled = threading.Event()
                 self._load(command)
             except LoadFailed:
-                self._options.values[key] = before[key]
+                self._options.values = {**self._options.values, key: before[key]}
                 self._emit(Options(catalogue=self._options.state()))
                 raise
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,7 @@ from engine.loop.events import Embedded, Event
 from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
 from engine.loop.step import SliceResult, StepCounts, run_of, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill, ServiceFigures, TokenInfo
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill, ServiceFigures, TokenInfo, Value
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class Stepper:
         self._began = self._scheduled = 0.0  # of the step that is collected next
         self._preempted = 0
         self._policy = ""
+        self._values: Mapping[str, Value] = {}  # of the switches, as they were at the last step
         self._phases = Phases()
         self._ended: list[EndedAnswer] = []
 
@@ -254,12 +255,16 @@ class Stepper:
         return plan
 
     def _choose_policy(self) -> None:
-        """Obey the switches; a policy that was chosen anew knows nothing of what was before."""
-        if self._policy != self._options.admission:
-            self._policy = self._options.admission
+        """Obey the switches where one was set; a policy that was chosen anew knows nothing of what was before."""
+        options = self._options
+        if self._values is options.values:
+            return
+        self._values = options.values
+        if self._policy != options.admission:
+            self._policy = options.admission
             self.scheduler.follow(catalogue.record(SchedulingTechnique, self._policy).policy())
-        self.scheduler.policy.prefix_first = self._options.prefix_first
-        self.scheduler.policy.classes = self._options.classes
+        self.scheduler.policy.prefix_first = options.prefix_first
+        self.scheduler.policy.classes = options.classes
 
     def _limits(self) -> Limits:
         options = self._options

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from engine.catalogue import Choice
 from engine.decoding.scheduling.costs import StepCosts
 from engine.decoding.scheduling.policy import S, SchedulingPolicy, SchedulingTechnique, Tier, passed
-from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, LEAST_READ, TARGETS
+from engine.decoding.scheduling.service import CLASSES, INTERACTIVE, TARGETS
 
 
 class ServiceClasses(SchedulingPolicy):
@@ -55,8 +55,8 @@ class ServiceClasses(SchedulingPolicy):
         return 0 if sequence.arrival in self._late else self.lane(sequence)
 
     def budget(self, decodes: Sequence[S], most: int, costs: StepCosts) -> int:
-        rows = None if self._asks else costs.rows(self.classes[INTERACTIVE.name].between_tokens)
-        most = most if rows is None else min(most, max(rows, LEAST_READ))
+        if not self._asks:
+            most = self.classes[INTERACTIVE.name].within(0, most, costs)
         if not decodes:
             return most
         target = self.tightest(decodes)
