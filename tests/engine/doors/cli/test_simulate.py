@@ -50,7 +50,7 @@ def test_a_trace_is_the_access_log_of_a_server(tmp_path: Path) -> None:
         asked.format(2, "completions") + " prompt_tokens=10 generated_tokens=1 service=batch",
         asked.format(2, "models"),
         asked.format(1, "embeddings") + " prompt_tokens=10 generated_tokens=0",
-        asked.format(1, "completions") + " prompt_tokens=100 generated_tokens=5",
+        asked.format(1, "completions") + " prompt_tokens=100 generated_tokens=5 service=interactive",
     ]
     file.write_text("\n".join(lines))
     found = json.loads(run(*TRACE, "--trace", str(file), "--policy", "classes", "--json").stdout)
