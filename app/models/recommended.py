@@ -30,7 +30,7 @@ class RecommendedRow(Row):
         """The model, where it is on this machine."""
         self.show_verdict(each)
         words = advice.with_draft(each)
-        self.draft = named(Toggle(theme), f"models.recommended.{model.repository}.draft", title=words)
+        self.draft = named(Toggle(theme, self), f"models.recommended.{model.repository}.draft", title=words)
         self.draft.setChecked(bool(words))
         self.draft.setVisible(bool(words))
         if words:
