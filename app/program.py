@@ -88,7 +88,7 @@ class WindowProgram:
         models: Sequence[str] | None = None,
         quantise: Sequence[str] | None = None,
     ) -> None:
-        self._closed = False
+        self.closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
         settings = self.store.settings
         data = paths.data_dir()
@@ -211,7 +211,7 @@ class WindowProgram:
 
     def _look_at_lab(self) -> None:
         """The list of experiments takes seconds to be made: once, while nothing is asked, so that it is kept."""
-        if not (self._closed or self._lab_index.exists() or self.chat.answers.busy):
+        if not (self.closed or self._lab_index.exists() or self.chat.answers.busy):
             self._lab_runs().refresh()
 
     def _find_models(self) -> None:
@@ -264,9 +264,9 @@ class WindowProgram:
 
     def close(self) -> None:
         """Everything written, the engine ended. Safe to call twice."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self.leaving.stop()
         self._later.stop()
         self.window.leave()

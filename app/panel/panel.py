@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -14,6 +16,11 @@ from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, 
 
 NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
 BUSY = "Another measurement is running."
+
+
+def _made_of(spec: OptionSpec) -> tuple[object, ...]:
+    """What a row's widgets depend on."""
+    return spec.key, spec.kind, spec.group, spec.title, tuple(spec.choices)
 
 
 class OptimisationPanel(QWidget):
@@ -73,9 +80,7 @@ class OptimisationPanel(QWidget):
         return row.spec if row is not None else spec
 
     def _show(self, catalogue: list[OptionSpec]) -> None:
-        if [(s.key, s.kind, s.group, s.choices) for s in catalogue] != [
-            (r.spec.key, r.spec.kind, r.spec.group, r.spec.choices) for r in self._rows.values()
-        ]:
+        if [*map(_made_of, catalogue)] != [_made_of(row.spec) for row in self._rows.values()]:
             self._rebuild(catalogue)
         values = {spec.key: spec.value for spec in catalogue}
         for spec in catalogue:
@@ -184,9 +189,11 @@ class OptimisationPanel(QWidget):
         return frame
 
     def _rebuild(self, catalogue: list[OptionSpec]) -> None:
-        self._tint_row.setParent(self)
+        made = {_made_of(spec): spec.key for spec in catalogue}
+        kept = {key: row for key, row in self._rows.items() if _made_of(row.spec) in made}
         while (item := self._groups.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
+            widget = item.widget()
+            if widget is not None and widget is not self._tint_row and widget not in kept.values():
                 take_out(widget)
         self._rows = {}
         self._empty.setVisible(not catalogue)
@@ -195,12 +202,18 @@ class OptimisationPanel(QWidget):
             self._groups.addWidget(self._section(group))
             for spec in catalogue:
                 if spec.group == group:
-                    self._groups.addWidget(self._make_row(spec))
+                    row = self._rows[spec.key] = kept.get(spec.key) or self._make_row(spec)
+                    self._groups.addWidget(row)
             if group == SPECULATION_GROUP:
                 self._groups.addWidget(self._tint_row)
         self._tint_row.setVisible(SPECULATION_GROUP in groups)
         # The order of the catalogue, which is how the next catalogue is compared with this one.
         self._rows = {spec.key: self._rows[spec.key] for spec in catalogue}
+        if kept:  # of which Tab would come to all before those that are new
+            inner = (part for row in self._rows.values() for part in row.findChildren(QWidget))
+            order = [part for part in inner if part.focusPolicy() & Qt.FocusPolicy.TabFocus]
+            for before, after in pairwise(order):
+                QWidget.setTabOrder(before, after)
         self._update_blocked()
 
     def _section(self, group: str) -> QLabel:
@@ -213,7 +226,6 @@ class OptimisationPanel(QWidget):
         row.value_changed.connect(self.value_changed)
         row.measure_requested.connect(self.measure_requested)
         row.cost_requested.connect(self.cost_requested)
-        self._rows[spec.key] = row
         self._arrows.watch(row.stops())
         return row
 

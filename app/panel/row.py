@@ -88,7 +88,8 @@ class OptionRow(QWidget):
         if self.cost is not None:
             self.cost.requested.connect(lambda: self.cost_requested.emit(self._spec.key))
         self._lay_out()
-        self.set_spec(spec)
+        self._control.set_spec(spec)
+        self._show_spec()
         self.recolour()
 
     @property
@@ -97,8 +98,13 @@ class OptionRow(QWidget):
 
     def set_spec(self, spec: OptionSpec) -> None:
         """Take over values and availability. The same option, so the widgets stay."""
-        self._spec = spec
-        self._control.set_spec(spec)
+        known, self._spec = self._spec, spec
+        self._control.set_spec(spec)  # which the person may have moved
+        if spec != known:
+            self._show_spec()
+
+    def _show_spec(self) -> None:
+        spec = self._spec
         self._control.setAccessibleDescription(spec.explains)
         set_role(self._name, "mute" if spec.disabled_reason else "")
         self._refresh_second()

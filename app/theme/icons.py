@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
-from PySide6.QtGui import QIcon, QPainter, QPixmap
+from PySide6.QtGui import QIcon, QImage, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
 from app.paths import assets_dir
@@ -19,13 +19,21 @@ def _source(name: str) -> str:
 
 def pixmap(name: str, color: str, size: int, ratio: float = 1.0) -> QPixmap:
     """assets/icons/``name``.svg, ``size`` logical pixels square. Raises FileNotFoundError for an unknown name."""
-    svg = _source(name).replace("currentColor", color)
-    image = QPixmap(QSize(round(size * ratio), round(size * ratio)))
+    drawn = QPixmap.fromImage(_image(name, color, round(size * ratio)))
+    drawn.setDevicePixelRatio(ratio)
+    return drawn
+
+
+@lru_cache(maxsize=512)
+def _image(name: str, color: str, side: int) -> QImage:
+    """An image rather than a pixmap, which may not outlive the application."""
+    image = QImage(QSize(side, side), QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(Qt.GlobalColor.transparent)
     painter = QPainter(image)
-    QSvgRenderer(QByteArray(svg.encode())).render(painter, QRectF(image.rect()))
+    QSvgRenderer(QByteArray(_source(name).replace("currentColor", color).encode())).render(
+        painter, QRectF(image.rect())
+    )
     painter.end()
-    image.setDevicePixelRatio(ratio)
     return image
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QThread, QTimer
-from PySide6.QtWidgets import QToolButton
+from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
 from app import proposers
@@ -136,9 +136,15 @@ def programs(qapp) -> Iterator[list[WindowProgram]]:
     yield made
     for program in made:
         program.close()
-        program.window.deleteLater()
+    _take_apart(qapp, made)
+
+
+def _take_apart(qapp: QApplication, programs: Sequence[WindowProgram]) -> None:
+    qapp.setStyleSheet("")  # else what is left of a window is styled for each part that goes
+    for program in programs:
+        if shiboken6.isValid(program.window):
+            program.window.deleteLater()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 
 def unfold(program: WindowProgram) -> None:
@@ -165,6 +171,7 @@ def start(qapp, qtbot, own_folders: Path, fake_command, programs: list[WindowPro
         **commands: Sequence[str],
     ) -> WindowProgram:
         command = fake_command(*arguments, process=process) if engine == () else engine
+        _take_apart(qapp, [earlier for earlier in programs if earlier.closed])
         program = WindowProgram(qapp, own_folders / "kvasir.log", command, **commands)
         programs.append(program)
         if size is not None:
