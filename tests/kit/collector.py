@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,17 @@ def _keep() -> None:
 
 def pytest_configure() -> None:
     gc.freeze = gc.unfreeze = _nothing
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """What is collected stays: looking at it again and again while it grows took a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        _freeze()
+        gc.enable()
 
 
 def pytest_unconfigure() -> None:
