@@ -14,7 +14,9 @@ from hypothesis import settings
 
 import tests.kit.examples  # noqa: F401  (names the profiles)
 
-pytest_plugins = [f"tests.kit.{name}" for name in ("collector", "content", "durations", "rerun", "room", "techniques")]
+pytest_plugins = [
+    f"tests.kit.{name}" for name in ("collector", "content", "durations", "once", "rerun", "room", "techniques")
+]
 pytest.register_assert_rewrite("tests.contracts")
 settings.load_profile("quick")
 _MADE = pytest.StashKey[str]()

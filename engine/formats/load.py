@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,8 @@ from engine.text.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
 KEPT_INDEX = 4096
+TRIM_S = 0.05
+"""Between two looks for freed memory, each of which takes 20 us in a new process and milliseconds in one long used."""
 """Bytes that a layer takes at most where it is kept besides its weights: its modules in the index, and padding."""
 TEXT_ONLY = "{name} also understands pictures; Kvasir serves its text part, because {reason}."
 LONGER = (
@@ -288,13 +291,15 @@ def load_model(
     device becomes this thread's current one, on which its kernels run.
     """
     make_current(device)
-    done = 0
+    done, trimmed = 0, time.monotonic()
 
     def on_module(size: int) -> None:
-        nonlocal done
+        nonlocal done, trimmed
         if cancelled():
             raise LoadCancelled("The load was cancelled.")
-        trim_heap()  # 20 us, next to milliseconds of work
+        if time.monotonic() - trimmed > TRIM_S:
+            trim_heap()
+            trimmed = time.monotonic()
         if not size:
             return
         done += size

@@ -94,14 +94,25 @@ def places(panel: OptimisationPanel, upto: str) -> dict[str, tuple[int, int]]:
     return {row.objectName(): (row.y(), row.height()) for row in rows if row.isVisible()}
 
 
+def settled(qtbot, panel: OptimisationPanel, upto: str) -> dict[str, tuple[int, int]]:
+    """``places`` once they stay: layouts settle over several rounds of events."""
+    found: list[dict[str, tuple[int, int]]] = []
+
+    def stays() -> bool:
+        found.append(places(panel, upto))
+        return len(found) > 5 and all(each == found[-1] for each in found[-5:])
+
+    qtbot.waitUntil(stays)
+    return found[-1]
+
+
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_choosing_a_kind_of_speculation_moves_no_row_above_it(qtbot, panel, theme, qapp, scale) -> None:
     theme.set_scale(scale)
     panel.resize(theme.px(PANEL_WIDTH), 700)
-    qapp.processEvents()
-    before = places(panel, "speculation")
+    before = settled(qtbot, panel, "speculation")
     panel.set_catalogue(specs(speculation="exit"))
-    qtbot.waitUntil(lambda: places(panel, "speculation") == before)  # layouts settle over several rounds of events
+    assert settled(qtbot, panel, "speculation") == before
     reason = panel.findChild(QLabel, "kv_cache.reason")
     assert reason.isVisible()
     assert reason.text() == panel.spec("kv_cache").disabled_reason != ""
