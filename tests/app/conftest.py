@@ -140,11 +140,11 @@ def programs(qapp) -> Iterator[list[WindowProgram]]:
 
 
 def _take_apart(qapp: QApplication, programs: Sequence[WindowProgram]) -> None:
-    qapp.setStyleSheet("")  # else what is left of a window is styled for each part that goes
     for program in programs:
         if shiboken6.isValid(program.window):
             program.window.deleteLater()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 
 def unfold(program: WindowProgram) -> None:

@@ -61,7 +61,7 @@ def states(host: Host) -> StateGroup:
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     fresh(host, variant)
     expected = host.plain(PROMPTS, SAMPLINGS[sampling])
-    for budget in (512, 33, 16):
+    for budget in (512, 33):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
         if budget == 33 and VARIANTS[variant].shares:
@@ -99,12 +99,11 @@ def test_drafts_change_nothing(host: Host, method: str, sampling: str) -> None:
     fresh(host)
     expected = host.plain(PROMPTS, SAMPLINGS[sampling])
     drafted: set[str] = set()
-    for length in (1, 4, 7):
-        for budget, disturbed in ((512, None), (90, None), (160, random.Random(length))):
-            ids = host.ask(PROMPTS, SAMPLINGS[sampling], speculation=method, draft_length=length)
-            host.run(budget, disturbed)
-            assert host.of(ids) == expected
-            drafted |= set(host.sources(ids))
+    for length, budget, disturbed in ((1, 90, None), (4, 160, random.Random(4)), (7, 512, None), (7, 90, None)):
+        ids = host.ask(PROMPTS, SAMPLINGS[sampling], speculation=method, draft_length=length)
+        host.run(budget, disturbed)
+        assert host.of(ids) == expected
+        drafted |= set(host.sources(ids))
     # What n-grams propose, this model hardly ever says.
     assert {"ngram": "corrected", "mtp": "mtp", "auto": "target"}[method] in drafted
 
@@ -332,15 +331,14 @@ def test_other_states(other: Host, variant: str) -> None:
     fresh(host, variant)
     expected = host.plain(PROMPTS, sampling)
     assert len({tuple(text) for text in expected}) > 2
-    for budget in (512, 33, 16):
-        assert host.texts(PROMPTS, sampling, budget=budget) == expected
+    assert host.texts(PROMPTS, sampling, budget=33) == expected
     for mode in ("swap", "recompute"):
         host.set(preemption=mode, host_cache=1.0)
         ids = host.ask(PROMPTS, sampling)
         assert host.run(100, random.Random(1)) > 2
         assert host.of(ids) == expected
     host.set(preemption="auto", host_cache=0.0)
-    for length, nodes in ((1, 0), (4, 0), (4, 12)):
+    for length, nodes in ((1, 0), (4, 12)):
         host.set(tree_nodes=nodes)
         ids = host.ask(PROMPTS, sampling, speculation="ngram", draft_length=length)
         host.run(160, random.Random(length))

@@ -142,7 +142,7 @@ SEEDED = SAMPLINGS["seeded"]
 def test_sharing_and_chunks(host: Windowed) -> None:
     expected = host.expected(PROMPTS, SEEDED)
     assert len({tuple(text) for text in expected}) > 2
-    for budget in (512, 33, 16):
+    for budget in (512, 33):
         assert host.texts(PROMPTS, SEEDED, budget=budget) == expected
         if host.slots is None:
             assert any(host.cached[id] for id in list(host.cached)[-len(PROMPTS) :])

@@ -199,7 +199,9 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("method", ["nf4", pytest.param("int4", marks=pytest.mark.long), "int8"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("nf4", marks=pytest.mark.long), pytest.param("int4", marks=pytest.mark.long), "int8"]
+)
 def test_quantising_takes_little_more_than_the_result(dense: Path, tmp_path: Path, method: str) -> None:
     """As above, sampled within modules too. The file is three times the result, so it cannot have been read whole.
 

@@ -50,7 +50,9 @@ def serving(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def client(serving: Serving) -> Iterator[Client]:
-    with connect(f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, max_queue=None, compression=None) as socket:
+    with connect(
+        f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, max_queue=None, compression=None
+    ) as socket:
         client = Client(socket)
         while serving.engine.loaded is None:
             client.receive()
