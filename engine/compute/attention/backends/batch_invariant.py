@@ -1,11 +1,13 @@
 """Attention that gives a query row the same bits however it was batched.
 
 Floating point sums depend on their order, and vectorised kernels on the shape around an element. So every operation
-here has one fixed shape: queries go in tiles of 8 rows and keys in tiles of 256, both aligned to the start of the
-sequence, so that an element's place in its tile follows from its index alone. Absent rows are zeros, absent keys are
-masked. The tiles of a row are merged in their order; a tile in which it sees nothing is (0, -inf), whose merge
-changes no bit. Each operand is a fresh contiguous tensor, since kernels may choose by alignment. A row of a tree is
-laid out as the chain that it ends.
+that rounds in its own way (products of matrices, exp, tanh, log, sums) has one fixed shape here: queries go in tiles
+of 8 rows and keys in tiles of 256, both aligned to the start of the sequence, so that an element's place in its tile
+follows from its index alone. What is exact, or rounded as IEEE 754 says, has the same bits in any shape, and runs once
+for a block of tiles. Absent rows are zeros, absent keys are masked. The tiles of a row are merged in their order; a
+tile in which it sees nothing is (0, -inf), whose merge changes no bit. Each operand is a contiguous tensor that starts
+at a multiple of 64 bytes, since kernels may choose by alignment: a fresh one, or a tile of a fresh one, which is 8 rows
+of an even number of float32. A row of a tree is laid out as the chain that it ends.
 """
 
 from __future__ import annotations
@@ -17,16 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
-from engine.compute.attention.backends.reference import slots_of
 from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
 
 QUERY_TILE = 8
 KEY_TILE = 256
+BLOCK = 16 * QUERY_TILE
+"""Rows at most that go through together, which bounds the memory of their scores. Changes no bit."""
 
 
 class Chain(NamedTuple):
@@ -34,12 +38,28 @@ class Chain(NamedTuple):
 
     rows: slice
     first: int
-    slots: Tensor  # [first + rows] int64
+    slots: np.ndarray  # [first + rows] int64
+
+
+class Keys(NamedTuple):
+    """What the rows of a block see in one tile of keys."""
+
+    slots: Tensor  # [n] int64
+    at: slice  # their places in the tile
+    mask: Tensor | None  # [tiles, 1, 8, 1, 256] float32, -inf where a row does not see a key; None: each sees all
+
+
+class Block(NamedTuple):
+    """Rows of a chain in consecutive tiles of queries, `at` their places in these, and the keys that they see."""
+
+    rows: slice
+    at: slice
+    keys: list[Keys]
 
     @property
-    def stop(self) -> int:
-        """The index after the last row's."""
-        return self.first + self.rows.stop - self.rows.start
+    def tiles(self) -> int:
+        """Tiles of queries."""
+        return -(-self.at.stop // QUERY_TILE)
 
 
 class BatchInvariantAttention:
@@ -49,7 +69,7 @@ class BatchInvariantAttention:
     captures = False
 
     def __init__(self) -> None:
-        self._chains: PerBatch[list[Chain]] = PerBatch()
+        self._blocks: PerBatch[tuple[list[Block], KeyRange | None]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
@@ -68,125 +88,117 @@ class BatchInvariantAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Implements `AttentionBackend.attend`."""
-        chains = self._chains.of(batch)
-        if group not in chains:
-            chains[group] = list(_chains(batch, group))
+        made, key = self._blocks.of(batch), (group, spec.window, kv.granule, id(keys))
+        if key not in made:  # the range is kept with them, so that no other has its id
+            made[key] = list(_blocks(batch, group, spec.window, keys or KeyRange(), kv.granule)), keys
         out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
-        lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
-        for chain in chains[group]:
-            _attend_chain(q, kv, chain, _VisibleKeys(chain, spec.window, keys), spec, out, lse_out)
-        return out, lse_out if need_lse else None
+        lse_out = q.new_full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
+        for block in made[key][0]:
+            _attend_block(q, kv, block, spec, out, lse_out)
+        return out, lse_out
 
 
-class _VisibleKeys:
-    """Keys visible to the rows of a chain: row i sees those with first[i] <= index < stop[i]."""
-
-    def __init__(self, chain: Chain, window: int | None, keys: KeyRange | None) -> None:
-        self._begin = chain.first
-        seen = (keys or KeyRange()).of_rows(chain.rows)
-        self._first, stop = seen.of_chain(np.arange(chain.first, chain.stop), window)
-        self._stop = np.minimum(stop, chain.stop)  # a row of a tree sees none after its own, whatever its range
-        seeing = self._first < self._stop
-        self.first = int(self._first[seeing].min(initial=chain.stop))
-        """First of all keys that any row sees; not below `stop` if there are none."""
-        self.stop = int(self._stop[seeing].max(initial=0))
-
-    def hidden(self, tile: int, key_tile: int) -> np.ndarray | None:
-        """Mask [8, 256] of the keys of a tile that the rows of a tile of queries do not see; None: no row sees any.
-
-        Absent rows hide nothing: they are zeros, and nobody reads what they give.
-        """
-        at = slice(max(0, tile * QUERY_TILE - self._begin), max(0, (tile + 1) * QUERY_TILE - self._begin))
-        first, stop = self._first[at], self._stop[at]
-        begin, end = key_tile * KEY_TILE, (key_tile + 1) * KEY_TILE
-        if not ((np.maximum(first, begin) < np.minimum(stop, end)).any()):
-            return None
-        key = np.arange(begin, end)
-        hidden = np.zeros((QUERY_TILE, KEY_TILE), dtype=np.bool_)
-        place = max(0, self._begin - tile * QUERY_TILE)
-        hidden[place : place + first.shape[0]] = (key < first[:, None]) | (key >= stop[:, None])
-        return hidden
-
-
-def _attend_chain(
-    q: Tensor, kv: PackedKV, chain: Chain, sight: _VisibleKeys, spec: AttnSpec, out: Tensor, lse_out: Tensor
-) -> None:
-    kv_heads = kv.kv_heads
-    tiles = range(chain.first // QUERY_TILE, -(-chain.stop // QUERY_TILE))
-    queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
-    done: list[tuple[Tensor, Tensor] | None] = [None] * len(queries)
-    for key_tile in range(sight.first // KEY_TILE, -(-sight.stop // KEY_TILE)):
-        first = sight.first // kv.granule * kv.granule
-        seen = slice(max(first, key_tile * KEY_TILE), min(sight.stop, (key_tile + 1) * KEY_TILE))
-        taken = unpack_slots(kv, chain.slots[seen], q.dtype)
-        k, v = (_key_tile(part, key_tile, seen) for part in taken)
-        for i, tile in enumerate(tiles):
-            hidden = sight.hidden(tile, key_tile)
-            if hidden is not None:
-                mask = None
-                if hidden.any():
-                    mask = torch.zeros(hidden.shape, dtype=torch.float32, device=q.device)
-                    mask.masked_fill_(on_device(q.device, hidden), -torch.inf)
-                    mask = mask.repeat_interleave(q.shape[1] // kv_heads, 0)
-                part, before = _part(queries[i], k, v, mask, spec), done[i]
-                # Adding 0 is what merging with (0, -inf) does: it makes a zero of -0.
-                done[i] = (part[0].add_(0.0), part[1].add_(0.0)) if before is None else merge(*before, *part)
-    for tile, seen_by in zip(tiles, done, strict=True):
-        if seen_by is not None:
-            _store(*seen_by, chain, tile, out, lse_out)
+def _attend_block(q: Tensor, kv: PackedKV, block: Block, spec: AttnSpec, out: Tensor, lse_out: Tensor | None) -> None:
+    queries = _query_tiles(q, block, kv.kv_heads)
+    done: tuple[Tensor, Tensor] | None = None
+    for keys in block.keys:
+        k, v = (_key_tile(taken, keys.at) for taken in unpack_slots(kv, keys.slots, q.dtype))
+        o, lse = _part(queries, k, v, keys.mask, spec)
+        if done is None:  # Adding 0 is what merging with (0, -inf) does: it makes a zero of -0.
+            done = o.add_(0.0), lse.add_(0.0)
+        else:
+            merged = [merge(*tile) for tile in zip(*done, o, lse, strict=True)]
+            done = torch.stack([o for o, _ in merged]), torch.stack([lse for _, lse in merged])
+    if done is not None:
+        out[block.rows] = _rows(done[0])[block.at]
+        if lse_out is not None:
+            lse_out[block.rows] = _rows(done[1])[block.at]
 
 
 def _part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, spec: AttnSpec) -> tuple[Tensor, Tensor]:
-    """q [H_kv, 8 * G, d], k [H_kv, 256, d], v [H_kv, 256, d_v], mask [8 * G, 256] -> o, lse, all of them float32."""
-    scores = torch.bmm(q, k.transpose(1, 2)).mul_(spec.scale)
+    """q [tiles, H_kv, 8 * G, d], k [H_kv, 256, d], v [H_kv, 256, d_v] -> o, lse of the tiles, all of them float32."""
+    scores, o = q.new_empty(*q.shape[:3], KEY_TILE), q.new_empty(*q.shape[:3], v.shape[2])
+    across, number, totals = k.transpose(1, 2), torch.finfo(torch.float32), []
+    for rows, tile in zip(q, scores, strict=True):
+        torch.bmm(rows, across, out=tile)
+    scores.mul_(spec.scale)
     if spec.softcap is not None:
-        scores = scores.div_(spec.softcap).tanh_().mul_(spec.softcap)
+        scores.div_(spec.softcap)
+        for tile in scores:
+            tile.tanh_()
+        scores.mul_(spec.softcap)
     if mask is not None:
-        scores.add_(mask)
-    top = scores.amax(dim=2, keepdim=True)
-    top.masked_fill_(top == -torch.inf, 0.0)
-    weights = scores.sub_(top).exp_()
-    total = weights.sum(dim=2, keepdim=True)
-    o = torch.bmm(weights, v).div_(total.clamp(min=torch.finfo(torch.float32).tiny))
-    return o, (top + total.log()).squeeze(2)
+        scores.view(*scores.shape[:2], QUERY_TILE, -1, KEY_TILE).add_(mask)
+    top = scores.amax(dim=3, keepdim=True).clamp_(min=number.min)  # not -inf, as -inf - -inf is no number
+    scores.sub_(top)
+    for tile, product in zip(scores, o, strict=True):
+        totals.append(tile.exp_().sum(dim=2, keepdim=True))
+        torch.bmm(tile, v, out=product)
+    lse = top.add_(torch.stack([total.log() for total in totals])).squeeze(3)
+    return o.div_(torch.stack(totals).clamp_(min=number.tiny)), lse
 
 
-def _query_tile(q: Tensor, chain: Chain, tile: int, kv_heads: int) -> Tensor:
-    """The rows of one tile [H_kv, 8 * G, d] float32, zeros where the batch has no such row."""
-    heads, width = q.shape[1], q.shape[2]
-    rows, at = _rows(chain, tile)
-    whole = torch.zeros(QUERY_TILE, heads, width, dtype=torch.float32, device=q.device)
-    whole[at : at + rows.stop - rows.start] = q[rows]
-    grouped = whole.view(QUERY_TILE, kv_heads, heads // kv_heads, width).transpose(0, 1)
-    return grouped.reshape(kv_heads, -1, width).contiguous()
+def _query_tiles(q: Tensor, block: Block, kv_heads: int) -> Tensor:
+    """The rows of a block [tiles, H_kv, 8 * G, d] float32, zeros where the batch has no such row."""
+    whole = q.new_zeros(block.tiles * QUERY_TILE, *q.shape[1:], dtype=torch.float32)
+    whole[block.at] = q[block.rows]
+    grouped = whole.view(block.tiles, QUERY_TILE, kv_heads, -1, q.shape[2]).transpose(1, 2)
+    return grouped.reshape(block.tiles, kv_heads, -1, q.shape[2])
 
 
-def _key_tile(taken: Tensor, tile: int, seen: slice) -> Tensor:
-    """Keys or values [n, H_kv, d] of one tile as [H_kv, 256, d] float32, zeros for those that no row of the chain sees.
+def _key_tile(taken: Tensor, at: slice) -> Tensor:
+    """Keys or values [n, H_kv, d] of one tile as [H_kv, 256, d] float32, zeros for those that no row of the block sees.
 
     A masked key has the weight 0, so that its number changes no bit of a sum; but 0 * NaN is NaN.
     """
-    _, kv_heads, width = taken.shape
-    whole = torch.zeros(kv_heads, KEY_TILE, width, dtype=torch.float32, device=taken.device)
-    whole[:, seen.start - tile * KEY_TILE : seen.stop - tile * KEY_TILE] = taken.transpose(0, 1)
+    whole = taken.new_zeros(taken.shape[1], KEY_TILE, taken.shape[2], dtype=torch.float32)
+    whole[:, at] = taken.transpose(0, 1)
     return whole
 
 
-def _store(o: Tensor, lse: Tensor, chain: Chain, tile: int, out: Tensor, lse_out: Tensor) -> None:
-    rows, at = _rows(chain, tile)
-    present = slice(at, at + rows.stop - rows.start)
-    kv_heads, heads = o.shape[0], out.shape[1]
-    shape = (kv_heads, QUERY_TILE, heads // kv_heads)
-    out[rows] = o.view(*shape, -1).transpose(0, 1)[present].reshape(-1, heads, o.shape[2]).to(out.dtype)
-    lse_out[rows] = lse.view(shape).transpose(0, 1)[present].reshape(-1, heads)
+def _rows(tiles: Tensor) -> Tensor:
+    """Tiles [tiles, H_kv, 8 * G, ...] -> rows [tiles * 8, H, ...]."""
+    count, kv_heads, _, *rest = tiles.shape
+    grouped = tiles.view(count, kv_heads, QUERY_TILE, -1, *rest).transpose(1, 2)
+    return grouped.reshape(count * QUERY_TILE, -1, *rest)
 
 
-def _rows(chain: Chain, tile: int) -> tuple[slice, int]:
-    """Rows of the batch that lie in a query tile, and the place of the first of them in it."""
-    first = max(chain.first, tile * QUERY_TILE)
-    stop = min(chain.stop, (tile + 1) * QUERY_TILE)
-    offset = chain.rows.start - chain.first
-    return slice(first + offset, stop + offset), first - tile * QUERY_TILE
+def _blocks(batch: Batch, group: int, window: int | None, keys: KeyRange, granule: int) -> Iterator[Block]:
+    """Every chain cut into blocks, each with its rows' own keys in one tile of keys."""
+    device = batch.page_table.device
+    for chain in _chains(batch, group):
+        index = np.arange(chain.first, chain.slots.shape[0])
+        first, stop = keys.of_rows(chain.rows).of_chain(index, window)
+        for begin in range(chain.first // BLOCK * BLOCK, chain.slots.shape[0], BLOCK):
+            own = slice(max(0, begin - chain.first), begin + BLOCK - chain.first)
+            place, count = int(index[own][0]) % QUERY_TILE, index[own].shape[0]
+            row, at = chain.rows.start + own.start, slice(place, place + count)
+            seen = list(_seen(chain.slots, at, first[own], stop[own], granule, device))
+            yield Block(slice(row, row + count), at, seen)
+
+
+def _seen(
+    slots: np.ndarray, at: slice, first: np.ndarray, stop: np.ndarray, granule: int, device: torch.device
+) -> Iterator[Keys]:
+    """By tiles of keys, what the rows of a block see: row i the keys with first[i] <= index < stop[i].
+
+    Absent rows hide nothing: they are zeros, and nobody reads what they give.
+    """
+    stop = np.minimum(stop, slots.shape[0])  # a row of a tree sees none after its own, whatever its range
+    seeing = first < stop
+    begin, end = int(first.min(where=seeing, initial=slots.shape[0])), int(stop.max(where=seeing, initial=0))
+    for tile in range(begin // KEY_TILE * KEY_TILE, end, KEY_TILE):
+        key = np.arange(tile, tile + KEY_TILE)
+        hidden = (key < first[:, None]) | (key >= stop[:, None])
+        if hidden.all():
+            continue
+        mask = None
+        if hidden.any():
+            added = np.zeros((-(-at.stop // QUERY_TILE), 1, QUERY_TILE, 1, KEY_TILE), dtype=np.float32)
+            np.copyto(added.reshape(-1, KEY_TILE)[at], -np.inf, where=hidden)
+            mask = on_device(device, added)
+        read = slice(max(begin // granule * granule, tile), min(end, tile + KEY_TILE))
+        yield Keys(on_device(device, slots[read]), slice(read.start - tile, read.stop - tile), mask)
 
 
 def _chains(batch: Batch, group: int) -> Iterator[Chain]:
@@ -194,7 +206,8 @@ def _chains(batch: Batch, group: int) -> Iterator[Chain]:
     host = batch.host
     for s in range(host.S):
         begin, end, kv_len = host.row_start[s], host.row_start[s + 1], host.kv_len[s]
-        slots = slots_of(batch, group, s, kv_len)
+        pages = np.asarray(host.pages[group][s], dtype=np.int64)
+        slots = (pages[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)).reshape(-1)[:kv_len]
         prefix = kv_len - (end - begin)
         if not (host.trees and host.trees[s]):
             yield Chain(slice(begin, end), prefix, slots)
@@ -202,5 +215,5 @@ def _chains(batch: Batch, group: int) -> Iterator[Chain]:
         assert batch.ancestors is not None
         for row, bits in zip(range(begin, end), batch.ancestors[begin:end].tolist(), strict=True):
             path = [j for j in range(row - begin + 1) if bits >> j & 1]  # new rows from the root to this row
-            index = torch.tensor([prefix + j for j in path], dtype=torch.int64, device=slots.device)
-            yield Chain(slice(row, row + 1), prefix + len(path) - 1, torch.cat([slots[:prefix], slots[index]]))
+            index = [*range(prefix), *(prefix + j for j in path)]
+            yield Chain(slice(row, row + 1), len(index) - 1, slots[index])
