@@ -189,7 +189,7 @@ class OptimisationPanel(QWidget):
         return frame
 
     def _rebuild(self, catalogue: list[OptionSpec]) -> None:
-        made = {_made_of(spec): spec.key for spec in catalogue}
+        made = {*map(_made_of, catalogue)}
         kept = {key: row for key, row in self._rows.items() if _made_of(row.spec) in made}
         while (item := self._groups.takeAt(0)) is not None:
             widget = item.widget()

@@ -160,6 +160,7 @@ def test_few_at_first_and_by_purpose(qtbot, theme):
     view.more.click()
     assert [row.badge.text() for row in view.rows][-1] == "too large"
     assert len(view.rows) == FIRST + 4
+    assert all(row.isAncestorOf(row.draft) for row in view.rows), "nothing is left of a row that goes"
 
 
 def test_filters_are_options_of_the_command(qtbot, theme):

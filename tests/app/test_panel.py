@@ -58,6 +58,22 @@ def test_what_means_nothing_beside_the_present_values_is_hidden(panel):
     assert panel.row("kv_cache").isHidden()
 
 
+def test_rows_stay_where_another_model_brings_others(panel):
+    """With their results and in the order of Tab, which comes to the new one between them."""
+    kept = [panel.row(key) for key in ("kv_cache", "draft_length")]
+    other = msgspec.structs.replace(switch(), key="other", title="Other")
+    panel.set_catalogue([switch(), other, number()])
+    assert [panel.row(key) for key in ("kv_cache", "draft_length")] == kept
+    (first, second, third) = (panel.row(key) for key in ("kv_cache", "other", "draft_length"))
+    assert first.y() <= second.y() <= third.y()
+    seen, at = [], first.stops()[0]
+    while len(seen) < 40:
+        seen += [row.spec.key for row in (first, second, third) if row.isAncestorOf(at)]
+        at = at.nextInFocusChain()
+    assert list(dict.fromkeys(seen)) == ["kv_cache", "other", "draft_length"]
+    assert panel.findChild(OptionRow, "row.speculation") is None
+
+
 def test_a_fraction_is_shown_as_it_is(qtbot, panel):
     spec = msgspec.structs.replace(
         number(), key="room", kind="float", value=1.0, default=1.0, minimum=0.0, maximum=9.0, zero_means="off"

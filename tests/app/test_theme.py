@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QGuiApplication, QTextDocument
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 import app
 from app.theme import sheet
@@ -149,3 +149,20 @@ def test_a_widget_is_given_properties_of_qt_or_of_the_style_sheet(qapp):
     )
     with pytest.raises(AssertionError, match="QLabel has no worldWrap"):
         named(label, worldWrap=True)
+
+
+def test_a_change_styles_each_widget_once(qtbot, monkeypatch):
+    """Not once for each widget that it is in."""
+    styled = []
+    real = sheet.PlainLabels.polish
+    monkeypatch.setattr(sheet.PlainLabels, "polish", lambda self, what: styled.append(what) or real(self, what))
+    theme, inner = Theme("dark"), QWidget()
+    apply(theme, QApplication.instance())
+    outer = inner
+    qtbot.addWidget(outer)
+    for _ in range(20):
+        inner = QWidget(inner)
+    outer.show()
+    styled.clear()
+    theme.set_scale(1.5)
+    assert 20 < len(styled) < 100
