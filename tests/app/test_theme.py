@@ -155,7 +155,7 @@ def test_a_change_styles_each_widget_once(qtbot, monkeypatch):
     """Not once for each widget that it is in."""
     styled = []
     real = sheet.PlainLabels.polish
-    monkeypatch.setattr(sheet.PlainLabels, "polish", lambda self, what: styled.append(what) or real(self, what))
+    monkeypatch.setattr(sheet.PlainLabels, "polish", lambda self, what: styled.append(type(what)) or real(self, what))
     theme, inner = Theme("dark"), QWidget()
     apply(theme, QApplication.instance())
     outer = inner
