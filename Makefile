@@ -14,12 +14,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
 
-# Each worker runs the tests of other files, with one thread. There are half as many again as cores, since tests wait for
-# timers and for other processes a fifth of the time. Where a test takes two, they sleep while they wait: two that
-# spin on a busy machine took 9 seconds for what then took a tenth of one. The files that take longest come first, by
+# Each worker runs the tests of other files, with one thread. There is one worker more than cores that may be used, since
+# tests wait for timers and for other processes. Where a test takes two threads, they sleep while they wait: two that spin
+# on a busy machine took 9 seconds for what then took a tenth of one. The files that take longest come first, by
 # tests/durations.json, which `python -m tests.kit.durations build/durations.json` brings up to date. Bytecode is kept:
 # else every worker and every process that a test starts would compile the program.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(1, 3 * (os.cpu_count() or 1) // 2))')
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()))')
 PYTEST := env -u PYTHONDONTWRITEBYTECODE QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # One argument: as two, a file that an earlier run left would count as the tests that are wanted.
 MEASURED := --record-durations=build/durations.json
