@@ -36,7 +36,7 @@ from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
 from app.single import SingleInstance, UnansweredError
 from app.theme.icons import app_icon
-from app.theme.sheet import build, prepare
+from app.theme.sheet import dress, prepare
 from app.theme.theme import Theme
 from app.window.busy import Busy
 from app.window.lazy import LazyPage
@@ -130,7 +130,7 @@ class WindowProgram:
             store=self.store,
             theme=self.theme,
         )
-        app.setStyleSheet(build(self.theme))
+        dress(self.theme, app)
         self.packs = Packs(gpu if gpu is not None else [*own, "gpu"] if own else [])
         self._connect_engine()
         self._connect_chats()

@@ -95,7 +95,6 @@ class ModelsPage(FocusFirst):
         theme.changed.connect(self._fit)
         self._theme = theme
         self._fit()
-        self._show_recommended()
 
     def _make_search(self, theme: Theme) -> None:
         """The parts by which models are found."""
@@ -181,6 +180,7 @@ class ModelsPage(FocusFirst):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._say("")
+        self._show_recommended()
         self._library.refresh()
         self._library.maker.refresh()
         self._library.verdicts.ask()
@@ -356,6 +356,9 @@ class ModelsPage(FocusFirst):
             row.drafts.show_downloads(library.downloads.coming)
 
     def _show_recommended(self) -> None:
+        """Unseen, rows would be made and styled at every start and after every load."""
+        if not self.isVisible():
+            return
         library = self._library
         self.recommended.show_models(
             library.verdicts.recommended, library.stored, library.downloads.coming, self._loaded

@@ -18,6 +18,10 @@ After changing a property at run time call :func:`restyle`; :func:`set_role` doe
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
@@ -58,26 +62,40 @@ class PlainLabels(QProxyStyle):
 def apply(theme: Theme, app: QApplication) -> None:
     """Give the application this theme, now and after every change: before whoever hears of a change later than this."""
     prepare(theme, app)
-    app.setStyleSheet(build(theme))
+    dress(theme, app)
 
 
 def prepare(theme: Theme, app: QApplication) -> None:
     """``apply`` without the present sheet, under which each widget is styled anew whenever it gets a parent."""
+    with undisturbed():
+        app.setStyleSheet("")
+        app.setStyle(PlainLabels("Fusion"))
+        _paint(theme, app)
+    theme.changed.connect(lambda: dress(theme, app))
 
-    def dress() -> None:
+
+def dress(theme: Theme, app: QApplication) -> None:
+    """Font, palette and sheet. The present sheet goes first: put in its place, each widget would be styled once for
+    every widget that it is in, which takes five times as long."""
+    with undisturbed():
+        app.setStyleSheet("")
         _paint(theme, app)
         app.setStyleSheet(build(theme))
 
-    app.setStyleSheet("")
-    app.setStyle(PlainLabels("Fusion"))
-    _paint(theme, app)
-    theme.changed.connect(dress)
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Qt walks through a list of all widgets and calls Python for each: none of them may be collected meanwhile."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _paint(theme: Theme, app: QApplication) -> None:
-    """Font and palette, without a sheet: put in the place of another, each widget would be styled once for every widget
-    that it is in, which takes five times as long as taking it away and setting one."""
-    app.setStyleSheet("")
     app.setFont(theme.ui_font())
     app.setPalette(theme.palette())
 

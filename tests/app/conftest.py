@@ -26,7 +26,7 @@ from app import proposers
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.program import WindowProgram
-from app.theme.sheet import apply
+from app.theme.sheet import apply, undisturbed
 from app.theme.theme import Theme
 from engine.decoding.speculation.technique import drafting
 from tests.kit import engine_thread
@@ -144,7 +144,8 @@ def _take_apart(qapp: QApplication, programs: Sequence[WindowProgram]) -> None:
         if shiboken6.isValid(program.window):
             program.window.deleteLater()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    qapp.setStyleSheet("")  # else each widget of the next program is styled twice
+    with undisturbed():
+        qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 
 def unfold(program: WindowProgram) -> None:

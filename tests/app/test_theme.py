@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
 from pathlib import Path
@@ -151,11 +152,22 @@ def test_a_widget_is_given_properties_of_qt_or_of_the_style_sheet(qapp):
         named(label, worldWrap=True)
 
 
-def test_a_change_styles_each_widget_once(qtbot, monkeypatch):
-    """Not once for each widget that it is in."""
-    styled = []
-    real = sheet.PlainLabels.polish
-    monkeypatch.setattr(sheet.PlainLabels, "polish", lambda self, what: styled.append(type(what)) or real(self, what))
+@pytest.fixture
+def styled(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each widget that is styled, whether garbage could be collected just then."""
+    found: list[bool] = []
+
+    class Counting(sheet.PlainLabels):
+        def polish(self, what: object) -> object:
+            found.append(gc.isenabled())
+            return super().polish(what)
+
+    monkeypatch.setattr(sheet, "PlainLabels", Counting)
+    return found
+
+
+def test_a_change_styles_each_widget_once_and_collects_none(qtbot, styled):
+    """Not once for each widget that it is in; and Qt would go on with one that is no more."""
     theme, inner = Theme("dark"), QWidget()
     apply(theme, QApplication.instance())
     outer = inner
@@ -166,3 +178,5 @@ def test_a_change_styles_each_widget_once(qtbot, monkeypatch):
     styled.clear()
     theme.set_scale(1.5)
     assert 20 < len(styled) < 100
+    assert not any(styled)
+    assert gc.isenabled()
