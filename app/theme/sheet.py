@@ -18,14 +18,11 @@ After changing a property at run time call :func:`restyle`; :func:`set_role` doe
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
 from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme
+from engine.base.collector import no_collection
 
 STYLED = {"badge", "card", "edge", "field", "kind", "ring", "role", "segmented", "surface", "wrong"}
 """Properties by which the style sheet tells widgets apart."""
@@ -67,7 +64,7 @@ def apply(theme: Theme, app: QApplication) -> None:
 
 def prepare(theme: Theme, app: QApplication) -> None:
     """``apply`` without the present sheet, under which each widget is styled anew whenever it gets a parent."""
-    with undisturbed():
+    with no_collection():  # Qt walks through a list of all widgets and calls Python for each: none may go meanwhile
         app.setStyleSheet("")
         app.setStyle(PlainLabels("Fusion"))
         _paint(theme, app)
@@ -77,22 +74,10 @@ def prepare(theme: Theme, app: QApplication) -> None:
 def dress(theme: Theme, app: QApplication) -> None:
     """Font, palette and sheet. The present sheet goes first: put in its place, each widget would be styled once for
     every widget that it is in, which takes five times as long."""
-    with undisturbed():
+    with no_collection():
         app.setStyleSheet("")
         _paint(theme, app)
         app.setStyleSheet(build(theme))
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Qt walks through a list of all widgets and calls Python for each: none of them may be collected meanwhile."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _paint(theme: Theme, app: QApplication) -> None:

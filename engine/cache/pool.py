@@ -5,12 +5,22 @@ from __future__ import annotations
 import heapq
 from collections.abc import Hashable, Sequence
 
+import numpy as np
+
 PAGE_SIZE = 16
 
 
 def pages_for(tokens: int) -> int:
     """The number of pages that hold ``tokens`` tokens."""
     return -(-tokens // PAGE_SIZE)
+
+
+def slots_of(pages: Sequence[int], tokens: range) -> np.ndarray:
+    """Slots int64 of a range of a sequence's tokens, in arenas that its table ``pages`` addresses."""
+    first = tokens.start // PAGE_SIZE
+    taken = np.asarray(pages[first : pages_for(tokens.stop)], dtype=np.int64)
+    slots = (taken[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)).ravel()
+    return slots[tokens.start - first * PAGE_SIZE :][: len(tokens)]
 
 
 class OutOfPages(Exception):  # noqa: N818 - an outcome the scheduler handles, not a fault

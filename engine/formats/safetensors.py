@@ -7,18 +7,16 @@ tensor is looked at. Tensors are views of the mapped file: reading one takes no 
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import mmap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from engine.base.collector import no_collection
 from engine.base.errors import CheckpointError
 from engine.base.files import SAFETENSORS_HEADER, read_json, regular_size, unreadable
 
@@ -84,22 +82,10 @@ def read_header(file: Path) -> list[TensorInfo]:
             raw = stream.read(length)
     except OSError as error:
         raise unreadable(file, error) from error
-    with _no_collection():
+    with no_collection():  # which makes reading a large header quadratic
         entries = _entries(file, raw, 8 + length)
     _check_cover(file, entries, 8 + length, total)
     return entries
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Switch off garbage collection meanwhile, which makes reading a large header quadratic."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _entries(file: Path, raw: bytes, base: int) -> list[TensorInfo]:

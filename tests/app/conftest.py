@@ -26,8 +26,9 @@ from app import proposers
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.program import WindowProgram
-from app.theme.sheet import apply, undisturbed
+from app.theme.sheet import apply
 from app.theme.theme import Theme
+from engine.base.collector import no_collection
 from engine.decoding.speculation.technique import drafting
 from tests.kit import engine_thread
 
@@ -144,7 +145,7 @@ def _take_apart(qapp: QApplication, programs: Sequence[WindowProgram]) -> None:
         if shiboken6.isValid(program.window):
             program.window.deleteLater()
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    with undisturbed():
+    with no_collection():
         qapp.setStyleSheet("")  # else each widget of the next program is styled twice
 
 

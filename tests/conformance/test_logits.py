@@ -57,6 +57,7 @@ from tests.conformance.families import (
     rope,
     theirs,
 )
+from tests.kit.examples import some
 
 CASES = [
     Case("llama", "Llama"),
@@ -234,7 +235,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_logits_and_greedy_text_are_those_of_transformers(case: Case, tmp_path: Path) -> None:
-    """24 tokens of text, one by one. Where the texts part, both candidates must have been tied within the tolerance."""
+    """64 tokens of text. Where the texts part, both candidates must have been tied within the tolerance."""
     reference = make(case, tmp_path)
     assert ("sharded" in case.name) == (tmp_path / "model.safetensors.index.json").is_file()
     ours = Ours(tmp_path)
@@ -242,17 +243,17 @@ def test_logits_and_greedy_text_are_those_of_transformers(case: Case, tmp_path: 
     expected = [theirs(reference, text) for text in texts]
     for found, want in zip(ours.logits(texts), expected, strict=True):
         assert relative(found, want) <= TOLERANCE
-    for chunk in (7, 16):
+    for chunk in some(7, 16, more=(1,)):
         assert relative(ours.chunked(texts[-1], chunk, sequence=3), expected[-1]) <= TOLERANCE
     assert open_checkpoint(tmp_path, need_tokenizer=False).resident_bytes(torch.float32) == ours.model.storage_size()
 
     prompt = texts[2]
-    found = ours.greedy(prompt, 40)
+    found = ours.greedy(prompt, 64)
     logits = theirs(reference, prompt + found)[len(prompt) - 1 : -1]
     chosen = logits.gather(1, torch.tensor(found)[:, None])[:, 0]
     gap = (logits.max(1).values - chosen) / logits.abs().max()
     assert float(gap.max()) <= TOLERANCE, f"token {int(gap.argmax())} differs by more than a near-tie"
-    assert len(set(found)) > 2, "the text is too monotonous to show anything"
+    assert len(set(found)) > 4, "the text is too monotonous to show anything"
 
 
 OWN = {
@@ -293,7 +294,7 @@ def test_batch_invariant_logits_are_those_of_transformers_and_equal_bits(family:
             if dtype == torch.float32:
                 assert relative(together, theirs(reference, text)) <= TOLERANCE
             assert torch.equal(ours.logits([text])[0], together), dtype
-            for chunk in (1, 7, 16) if len(text) < 20 else (7, 16):
+            for chunk in (1, 7, 16) if len(text) < 20 else some(7, 16, more=(1,)):
                 assert torch.equal(ours.chunked(text, chunk, sequence=5), together), (dtype, chunk)
 
 

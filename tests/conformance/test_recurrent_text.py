@@ -22,6 +22,7 @@ from engine.protocol import Sampling
 from tests.conformance.hybrid_models import SHAPE, write_hybrid
 from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
 from tests.kit.checkpoints import write_tokenizer
+from tests.kit.examples import some
 from tests.kit.hosts import Host
 from tests.kit.pairs import each_value
 
@@ -61,7 +62,7 @@ def states(host: Host) -> StateGroup:
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     fresh(host, variant)
     expected = host.plain(PROMPTS, SAMPLINGS[sampling])
-    for budget in (512, 33):
+    for budget in some(512, 33, more=(16,)):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
         if budget == 33 and VARIANTS[variant].shares:
@@ -99,9 +100,10 @@ def test_drafts_change_nothing(host: Host, method: str, sampling: str) -> None:
     fresh(host)
     expected = host.plain(PROMPTS, SAMPLINGS[sampling])
     drafted: set[str] = set()
-    for length, budget, disturbed in ((1, 90, None), (4, 160, random.Random(4)), (7, 512, None), (7, 90, None)):
+    seldom = ((1, 512, False), (1, 160, True), (4, 512, False), (4, 90, False), (7, 160, True))
+    for length, budget, disturbed in some((1, 90, False), (4, 160, True), (7, 512, False), (7, 90, False), more=seldom):
         ids = host.ask(PROMPTS, SAMPLINGS[sampling], speculation=method, draft_length=length)
-        host.run(budget, disturbed)
+        host.run(budget, random.Random(length) if disturbed else None)
         assert host.of(ids) == expected
         drafted |= set(host.sources(ids))
     # What n-grams propose, this model hardly ever says.
@@ -331,14 +333,15 @@ def test_other_states(other: Host, variant: str) -> None:
     fresh(host, variant)
     expected = host.plain(PROMPTS, sampling)
     assert len({tuple(text) for text in expected}) > 2
-    assert host.texts(PROMPTS, sampling, budget=33) == expected
+    for budget in some(33, more=(512, 16)):
+        assert host.texts(PROMPTS, sampling, budget=budget) == expected
     for mode in ("swap", "recompute"):
         host.set(preemption=mode, host_cache=1.0)
         ids = host.ask(PROMPTS, sampling)
         assert host.run(100, random.Random(1)) > 2
         assert host.of(ids) == expected
     host.set(preemption="auto", host_cache=0.0)
-    for length, nodes in ((1, 0), (4, 12)):
+    for length, nodes in some((1, 0), (4, 12), more=((4, 0),)):
         host.set(tree_nodes=nodes)
         ids = host.ask(PROMPTS, sampling, speculation="ngram", draft_length=length)
         host.run(160, random.Random(length))

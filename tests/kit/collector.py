@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from engine.base.collector import no_collection
+
 _freeze, _unfreeze = gc.freeze, gc.unfreeze
 
 
@@ -31,12 +33,11 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
     """What is collected stays: looking at it again and again while it grows took a quarter of the time."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        _freeze()
-        gc.enable()
+    with no_collection():
+        try:
+            return (yield)
+        finally:
+            _freeze()
 
 
 def pytest_unconfigure() -> None:

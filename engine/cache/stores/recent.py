@@ -7,8 +7,6 @@ R is at least the 64 rows of a draft tree, so every packed token was committed b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from engine.cache.pool import PAGE_SIZE, pages_for
@@ -44,9 +42,3 @@ def recent_span(num_computed: int, rows: int, residual: int) -> tuple[int, int]:
 def to_pack(start: int, rows: int, residual: int) -> range:
     """Tokens that a step packs when it writes the rows [start, start + rows): whole groups, perhaps none."""
     return range(packed_until(start - 1, residual), packed_until(start + rows - 1, residual))
-
-
-def slots_of(pages: Sequence[int], tokens: range) -> list[int]:
-    """Slots of a range of a sequence's tokens, whole pages of them, in arenas that its table ``pages`` addresses."""
-    wanted = np.asarray(pages[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE], dtype=np.int64)
-    return list((wanted[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)).ravel().tolist())

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.pool import PAGE_SIZE, pages_for, slots_of
 from engine.cache.stores.states import StateRuns
 from engine.cache.stores.transfer import on_device
 from engine.cache.types import StateRun
@@ -190,10 +190,7 @@ def _fill_slots(memory: StepMemory, group: int, rows: Sequence[SequenceRows], ta
         if n == 1:
             slots.append(pages[start // PAGE_SIZE] * PAGE_SIZE + start % PAGE_SIZE)
             continue
-        first, last = start // PAGE_SIZE, (start + n - 1) // PAGE_SIZE
-        run = np.asarray(pages[first : last + 1], dtype=np.int64)[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)
-        offset = start - first * PAGE_SIZE
-        slots += run.ravel()[offset : offset + n].tolist()
+        slots += slots_of(pages, range(start, start + n)).tolist()
     fill(memory.host.slots[group], slots)
     count = len(slots)
     if count < memory.bucket.T:

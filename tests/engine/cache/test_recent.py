@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cache.stores.recent import packed_until, packed_until_rows, recent_span, slots_of, to_pack
+from engine.cache.pool import slots_of
+from engine.cache.stores.recent import packed_until, packed_until_rows, recent_span, to_pack
 from tests.kit.examples import examples
 
 residuals = st.sampled_from([64, 96, 128])
@@ -62,5 +63,10 @@ def test_a_sequence_holds_no_more_than_the_plan_counts(computed: int, rows: int,
 
 
 def test_slots_of_whole_pages() -> None:
-    assert slots_of([9, 4, 7, 5], range(32, 64)) == [*range(112, 128), *range(80, 96)]
-    assert slots_of([9], range(0)) == []
+    assert slots_of([9, 4, 7, 5], range(32, 64)).tolist() == [*range(112, 128), *range(80, 96)]
+    assert slots_of([9], range(0)).tolist() == []
+
+
+def test_slots_of_parts_of_pages() -> None:
+    assert slots_of([9, 4, 7], range(14, 33)).tolist() == [158, 159, *range(64, 80), 112]
+    assert slots_of([9, 4, 7], range(17, 19)).tolist() == [65, 66]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, slots_of
 from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.recent import packed_until, slots_of, to_pack
+from engine.cache.stores.recent import packed_until, to_pack
 from engine.compute.batch import ForwardOutput, SequenceRows
 from tests.engine.loop.toy_engine import VOCABULARY, ToyModel, ToyRunner, ToyStore, toy_logits, toy_model
 
@@ -51,7 +51,7 @@ class ToyRecentRunner(ToyRunner):
         self.recent[pages * PAGE_SIZE + index % PAGE_SIZE] = list(row.tokens)
         packing = to_pack(row.start, len(row.tokens), self.residual)
         if packing:
-            main, source = (np.array(slots_of(table, packing), dtype=np.int64) for table in (row.pages, recent))
+            main, source = (slots_of(table, packing) for table in (row.pages, recent))
             assert (source >= PAGE_SIZE).all(), "packed from nobody's page"
             self.arena[main] = self.recent[source] + PACKED
 

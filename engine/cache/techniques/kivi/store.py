@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, slots_of
 from engine.cache.stores.codecs import pack_along_channels, pack_along_tokens
 from engine.cache.stores.kinds import Arenas, KVKind
 from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement, value_group
 from engine.cache.stores.packed_stores import put
 from engine.cache.stores.paged import new_arena
-from engine.cache.stores.recent import packed_until_rows, slots_of, to_pack
+from engine.cache.stores.recent import packed_until_rows, to_pack
 from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.cache.stores.transfer import on_device
 
@@ -98,7 +98,7 @@ class KiviStore(KVStore):
         pages: list[int] = []
         for start, count, packed, recent in zip(starts, rows, *tables, strict=True):
             tokens = to_pack(start, count, self.residual)
-            source += slots_of(recent, tokens)
+            source += slots_of(recent, tokens).tolist()
             pages += packed[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE]
         return Flush(on_device(self.device, source), on_device(self.device, pages)) if pages else None
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import slots_of
 from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
@@ -206,8 +206,7 @@ def _chains(batch: Batch, group: int) -> Iterator[Chain]:
     host = batch.host
     for s in range(host.S):
         begin, end, kv_len = host.row_start[s], host.row_start[s + 1], host.kv_len[s]
-        pages = np.asarray(host.pages[group][s], dtype=np.int64)
-        slots = (pages[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)).reshape(-1)[:kv_len]
+        slots = slots_of(host.pages[group][s], range(kv_len))
         prefix = kv_len - (end - begin)
         if not (host.trees and host.trees[s]):
             yield Chain(slice(begin, end), prefix, slots)
@@ -215,5 +214,4 @@ def _chains(batch: Batch, group: int) -> Iterator[Chain]:
         assert batch.ancestors is not None
         for row, bits in zip(range(begin, end), batch.ancestors[begin:end].tolist(), strict=True):
             path = [j for j in range(row - begin + 1) if bits >> j & 1]  # new rows from the root to this row
-            index = [*range(prefix), *(prefix + j for j in path)]
-            yield Chain(slice(row, row + 1), len(index) - 1, slots[index])
+            yield Chain(slice(row, row + 1), prefix + len(path) - 1, np.append(slots[:prefix], slots[prefix:][path]))
