@@ -1,6 +1,6 @@
 """A small engine that speaks the contract of the real one (token on stdin, ready line, /ws) with scripted answers.
 
-The last user message picks the script: it looks for the words "code", "long", "essay", "prefill", "refuse",
+The last user message picks the script: it may begin with "one list", "one paragraph", "one code" or a number and "tokens"; then it looks for the words "code", "long", "essay", "prefill", "refuse",
 "crash", "cut" and "multi"; "diverge", "overflow" and "oversized" for the cache; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
 With tools, each line "use NAME ARGUMENTS" of it is a call, and results are quoted; with "forever" they are called again.
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
@@ -653,6 +653,8 @@ def one_block(kind: str, tokens: int) -> str:
 def script(asked: str, seed: int) -> str:
     if asked.startswith("one "):
         return one_block(asked.split()[1], 2000)
+    if (many := re.match(r"([0-9]+) tokens", asked)) is not None:
+        return long_answer(int(many[1]))
     if "code" in asked:
         return CODE
     if "essay" in asked:
