@@ -32,7 +32,7 @@ from app.models.state.choice import LoadChoice
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, caption, fill, named, say
+from app.theme.widgets import FocusFirst, caption, fill, named, say, show_checked, switched
 from engine.protocol import ChatMessage, Sampling
 
 
@@ -129,7 +129,7 @@ class ChatPage(FocusFirst):
 
     def set_tint(self, tint: bool) -> None:
         """Tint words by where their tokens came from, with a legend: accepted draft tokens and corrected ones."""
-        self.header.tint.setChecked(tint)
+        show_checked(self.header.tint, tint)
         self.legend.setVisible(tint)
         self.transcript.set_tint(tint)
 
@@ -211,7 +211,7 @@ class ChatPage(FocusFirst):
         self.header.local_asked.connect(lambda: session.set_remote(None))
         self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self._open_settings)
-        self.header.tint.clicked.connect(self.tint_changed)
+        switched(self.header.tint, self.tint_changed.emit)
         self.header.loading_changed.connect(self._on_loading)
         self.loading.cancelled.connect(self.header.cancel)
         self.settings.changed.connect(session.set_settings)

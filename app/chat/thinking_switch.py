@@ -7,7 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle, fill, named
+from app.theme.widgets import Segments, Toggle, fill, named, show_checked, switched
 from engine.protocol import ModelCard, Thinking
 
 HELP = "Let the model think before it answers. Slower, often better for hard questions."
@@ -33,7 +33,7 @@ class ThinkingSwitch(QWidget):
         self.setObjectName("thinking-switch")
         self.label = named(QLabel("Thinking", self), role="caption")
         self.toggle = named(Toggle(theme, self), "thinking-toggle", title="Think before answering", tooltip=HELP)
-        self.toggle.clicked.connect(lambda on: self._choose(on=on))
+        switched(self.toggle, lambda on: self._choose(on=on))
         self.label.setToolTip(HELP)
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(4, 0, 0, 0)  # in line with what is typed above it
@@ -54,7 +54,7 @@ class ThinkingSwitch(QWidget):
             self._offer(efforts)
         on = value.on if value.on is not None else modes is not None and modes.default
         self.toggle.setVisible(switchable)
-        self.toggle.setChecked(on)
+        show_checked(self.toggle, on)
         if self._efforts is not None:
             self._efforts.setEnabled(on or not switchable)
             self._efforts.choose(value.effort if value.effort in efforts else efforts[len(efforts) // 2])

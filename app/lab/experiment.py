@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
@@ -17,7 +18,7 @@ from app.lab.result import ResultView
 from app.lab.sliders import Sliders
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, fill, named, say, take_out, tip
+from app.theme.widgets import button_text, fill, named, say, switched, take_out, tip
 from engine.protocol.lab import LabPage, LabProgress, LabResult, Picture
 
 _PICTURE_PX, _SIDE_PX, _CHOICE_PX = 220, 320, 150
@@ -201,14 +202,15 @@ class ExperimentView(PageSection):
         for at, choice in enumerate(self.page.choices):
             radio = named(QRadioButton(button_text(choice)), f"lab.choice.{at}", title=f"{self.page.question} {choice}")
             radio.setChecked(at == self._choice)
+            switched(radio, partial(self._choose, at))
             group.addButton(radio, at)
             radios.append(radio)
-        group.idClicked.connect(self._choose)
         return part.add(ColumnsLayout(radios, self._theme, _CHOICE_PX, len(radios)))
 
-    def _choose(self, at: int) -> None:
-        self._choice = at
-        self.predicted.emit(at)
+    def _choose(self, at: int, on: bool) -> None:
+        if on:
+            self._choice = at
+            self.predicted.emit(at)
 
     def _run_row(self) -> QWidget:
         self.run = self._button(words.run(self.page, False, ""), "lab.run")

@@ -9,7 +9,7 @@ from app.panel.menu_control import MenuControl
 from app.panel.titles import in_two
 from app.theme.numbers import Fraction, WholeNumber
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle
+from app.theme.widgets import Segments, Toggle, show_checked, switched
 from engine.protocol import OptionSpec, Value
 
 _SETTLE_MS = 250
@@ -25,11 +25,11 @@ class BoolControl(Toggle):
     def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.set_spec(spec)
-        self.clicked.connect(lambda on: self.changed.emit(bool(on)))
+        switched(self, self.changed.emit)
 
     def set_spec(self, spec: OptionSpec) -> None:
         self.setAccessibleName(spec.title)
-        self.setChecked(bool(spec.value))
+        show_checked(self, bool(spec.value))
         self.setEnabled(not spec.disabled_reason)
 
 

@@ -11,7 +11,7 @@ from app.panel.arrows import Arrows, Stops
 from app.panel.row import ROW_PX, OptionRow
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle, fill, named, take_out, tip
+from app.theme.widgets import Toggle, fill, named, show_checked, switched, take_out, tip
 from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
 
 NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
@@ -48,7 +48,7 @@ class OptimisationPanel(QWidget):
         named(self, "panel", title="Optimisations")
         self._arrows = Arrows(self._stops, self)
         self._tint = named(Toggle(theme), "panel.tint", title="Highlight drafted tokens")
-        self._tint.clicked.connect(self.tint_changed)
+        switched(self._tint, self.tint_changed.emit)
         self._tint_row = self._make_tint_row()
         self._lay_out()
         self.value_changed.connect(lambda key, _: self._set_meanwhile.add(key))
@@ -88,7 +88,7 @@ class OptimisationPanel(QWidget):
             self._rows[spec.key].setVisible(not spec.hidden and (not spec.of or values.get(spec.of) in spec.of_values))
 
     def set_tint(self, on: bool) -> None:
-        self._tint.setChecked(on)
+        show_checked(self._tint, on)
 
     def set_measurable(self, reason: str) -> None:
         """``reason`` why nothing can be measured now (a sentence), or empty when a last prompt exists."""

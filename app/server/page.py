@@ -16,7 +16,7 @@ from app.theme.numbers import WholeNumber
 from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Toggle, caption, fill, named
+from app.theme.widgets import FocusFirst, Toggle, caption, fill, named, show_checked, switched
 
 _WIDTH = 820
 
@@ -53,7 +53,7 @@ class ServerPage(FocusFirst):
         settings = self._state.store.settings
         self.toggle = self.first = named(Toggle(self._theme), "server.serve", title="Serve other programs")
         self.toggle.setChecked(settings.serve)
-        self.toggle.clicked.connect(lambda on: self._state.store.update(serve=on))
+        switched(self.toggle, lambda on: self._state.store.update(serve=on))
         self.status = caption(name="server.status")
         self.copy = CopyButton("server.address.copy", "Copy the address")
         self.port = named(WholeNumber(), "server.port", title="Port")
@@ -67,7 +67,7 @@ class ServerPage(FocusFirst):
 
     def _show(self) -> None:
         state = self._state
-        self.toggle.setChecked(state.store.settings.serve)
+        show_checked(self.toggle, state.store.settings.serve)
         self.status.setText(state.status)
         set_role(self.status, "good" if state.url else "bad" if state.problem and state.wanted else "caption")
         self.copy.setVisible(bool(state.url))

@@ -15,7 +15,7 @@ from app.settings.store import SettingsStore
 from app.theme.numbers import Fraction, WholeNumber
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say
+from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say, switched
 from engine.protocol import Device
 
 _WIDTH = 640
@@ -102,7 +102,7 @@ class SettingsPage(FocusFirst):
         self._row("Text size", "", size)
         still = Toggle(self._theme)
         still.setChecked(settings.reduced_motion)
-        still.clicked.connect(self._set_motion)
+        switched(still, self._set_motion)
         self._row("Reduced motion", "Switches and panels change without sliding.", still)
 
     def _engine(self) -> None:
@@ -133,7 +133,7 @@ class SettingsPage(FocusFirst):
         self._row("Quantise 16-bit models on load", f"{_QUANTISE} {_NEXT_LOAD}", quantise)
         draft = Toggle(self._theme)
         draft.setChecked(settings.draft)
-        draft.clicked.connect(lambda on: self._set(draft=on))
+        switched(draft, lambda on: self._set(draft=on))
         self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
         idle = named(_number(settings.unload_after, 1440, 5, "Never", " min"), "settings.unload_after")
         idle.valueChanged.connect(lambda value: self._set(unload_after=value))

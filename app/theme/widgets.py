@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from typing import Any, TypeVar
 
@@ -87,6 +88,18 @@ def named(
         assert isinstance(item, QAbstractButton)
         item.clicked.connect(clicked)
     return item
+
+
+def switched(button: QAbstractButton, take: Callable[[bool], object]) -> None:
+    """Call ``take`` when a person checks or unchecks a button; a screen reader toggles it, which is no click."""
+    button.toggled.connect(lambda on: None if button.property("shown") else take(on))
+
+
+def show_checked(button: QAbstractButton, on: bool) -> None:
+    """Show a button as checked or not, of which :func:`switched` tells nothing."""
+    button.setProperty("shown", True)
+    button.setChecked(on)
+    button.setProperty("shown", False)
 
 
 def clear(layout: QLayout, widgets: Sequence[QWidget] | None = None) -> None:
@@ -235,7 +248,6 @@ class Segments(QFrame):
         self._prefix = prefix
         self._keys: list[str] = []
         self._group = QButtonGroup(self, exclusive=True)
-        self._group.idClicked.connect(lambda index: self.chosen.emit(self._keys[index]))
         self.offer(keys, titles)
 
     def offer(self, keys: Sequence[str], titles: Sequence[str]) -> None:
@@ -248,14 +260,19 @@ class Segments(QFrame):
         for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
             segment = named(QPushButton(button_text(title)), kind="segment", checkable=True)
             named(segment, f"{self._prefix}.{key}", title=f"{self.accessibleName()}: {title}")
+            switched(segment, partial(self._on_segment, key))
             self._group.addButton(segment, index)
             self._row.addWidget(segment)
         self.setFocusProxy(self._group.button(0))
 
+    def _on_segment(self, key: str, on: bool) -> None:
+        if on:
+            self.chosen.emit(key)
+
     def choose(self, key: str) -> None:
         """Show ``key`` as chosen, without a signal."""
         if key in self._keys:
-            self._group.button(self._keys.index(key)).setChecked(True)
+            show_checked(self._group.button(self._keys.index(key)), True)
 
     def refuse(self, key: str, reason: str) -> None:
         """Grey a segment, with the reason as its tooltip; an empty reason allows it."""

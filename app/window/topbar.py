@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, fill, named, tip
+from app.theme.widgets import button_text, fill, named, show_checked, switched, tip
 
 _HEIGHT = 43
 _GAP, _AFTER_NAME = 18, 24
@@ -45,7 +45,6 @@ class TopBar(QFrame):
         self._tabs = QButtonGroup(self)
         for index, page in enumerate(pages):
             self._add_tab(index, page)
-        self._tabs.idClicked.connect(self.page_chosen)
         self.status = QLabel()
         named(self.status, "top.status", title="Engine status", role="caption")
         self.status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
@@ -87,7 +86,7 @@ class TopBar(QFrame):
 
     def choose(self, index: int, chat: bool) -> None:
         """The page on show, and whether it is that of the chat: others have no parts to fold."""
-        self._tabs.button(index).setChecked(True)
+        show_checked(self._tabs.button(index), True)
         self._on_chat = chat
         for button, _ in self._folds:
             button.setVisible(chat)
@@ -114,6 +113,7 @@ class TopBar(QFrame):
     def _add_tab(self, index: int, page: str) -> None:
         tab = named(QPushButton(button_text(page)), kind="tab", checkable=True)
         tab.setChecked(index == 0)
+        switched(tab, lambda on: self.page_chosen.emit(index) if on else None)
         tab.setAccessibleName(f"Page: {page}")
         tab.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self._tabs.addButton(tab, index)

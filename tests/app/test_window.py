@@ -291,6 +291,21 @@ def test_tint_is_remembered_and_passed_on(qtbot, make_program, monkeypatch):
 
 
 @pytest.mark.slow
+def test_what_is_toggled_without_a_click_is_taken_as_one(program):
+    """A screen reader's "toggle" changes a checkable button and clicks nothing."""
+    window, told = program.window, []
+    for page, name in ((MainWindow.MODELS, "Models"), (MainWindow.CHAT, "Chat")):
+        tab = next(each for each in window.bar.findChildren(QPushButton) if each.accessibleName() == f"Page: {name}")
+        tab.toggle()
+        assert window.page == page
+    window.panel.tint_changed.connect(told.append)
+    toggle = window.panel.findChild(Toggle, "panel.tint")
+    toggle.toggle()
+    window.panel.set_tint(True)
+    window.panel.set_tint(False)
+    assert told == [True], "what the program shows is nobody's wish"
+
+
 def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
     first = make_program(model=False)
     first.window.resize(1200, 750)
