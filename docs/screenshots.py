@@ -5,7 +5,8 @@
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
 grabbed as it stands. With a FOLDER all pictures are taken in both themes and also with text of 150 %, without one
-those that the documentation has. The parts are chat, tinted, cache, models and lab; all, if none is named.
+those that the documentation has. The parts are chat, tinted, cache, models, lab and pages; all, if none is named. With
+QT_SCALE_FACTOR=2 in the environment they have twice as many pixels each way.
 
 speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
@@ -18,6 +19,8 @@ a tight fit for this machine in 8 bits and too large in 16 (no more than its hea
 Whether they fit, how fast they are, the 4-bit model made of the bundled hybrid one and its report are real.
 
 lab-*.png show the Lab: all experiments, and each with its result.
+
+page-*.png show every page and what opens over it at a first start, also in the smallest window (800 x 600).
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "docs" / "screenshots"
 SIZE = (1440, 900)
 LAB_SIZE = (1200, 1500)
+SMALL = (800, 600)
 QUESTIONS = ("What is Kvasir?", "What is a page?", "Why is decoding bound by memory?")
 PATIENCE_S = 180.0
 SYSTEM = (
@@ -100,6 +104,7 @@ def main() -> int:
         "cache": _shoot_cache,
         "models": _shoot_models,
         "lab": _shoot_lab,
+        "pages": _shoot_pages,
     }
     for shoot in [parts[name] for name in sys.argv[2:]] or parts.values():
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
@@ -314,6 +319,18 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
         view.compare.run()
         wait("the comparison", lambda: not view.compare.busy)
         _grab(program, folder, "lab-compare-", failures, LAB_SIZE)
+
+
+def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
+    """Each page and each thing that opens over one, in a window of the usual size and in the smallest."""
+    if folder == PLACE:
+        return
+    with _opened(app, home) as (program, failures):
+        window = program.window
+        pages = ("chat", "models", "lab", "server", "help", "settings")
+        for name, (at, page) in itertools.product(("", "small-"), enumerate(pages)):
+            window.show_page(at)
+            _grab(program, folder, f"page-{name}{page}-", failures, SMALL if name else SIZE)
 
 
 @contextmanager

@@ -20,6 +20,8 @@ RequestT = TypeVar("RequestT", bound=Part)
 EventT = TypeVar("EventT")
 AnswerT = TypeVar("AnswerT")
 
+_OURS = "call-"
+"""Beginning of the id of every call."""
 WAIT_MS = 60_000
 """Milliseconds that a call waits for an engine that starts."""
 NOT_CONNECTED = "not_connected"
@@ -103,7 +105,7 @@ class Calls(QObject):
         """Perform an operation: now, or as soon as there is an engine. One of ``on_answer`` and ``on_error`` is called,
         never before this returns."""
         encoded = msgspec.Raw(msgspec.json.encode(request))
-        message = protocol.Call(id=f"call-{next(self._numbers)}", operation=operation.name, request=encoded)
+        message = protocol.Call(id=f"{_OURS}{next(self._numbers)}", operation=operation.name, request=encoded)
         call = PendingCall(operation, message, on_event, on_answer, on_error, self._cancel)
         self._pending[message.id] = call
         if len(encoded) > protocol.MAX_FRAME // 2:
@@ -134,8 +136,9 @@ class Calls(QObject):
         if isinstance(message, protocol.CallEvent | protocol.CallAnswer):
             self._hear(message)
             return True
-        if isinstance(message, protocol.Error) and message.id in self._pending:
-            self._pending.pop(message.id).fail(message)
+        if isinstance(message, protocol.Error) and message.id.startswith(_OURS):
+            if message.id in self._pending:  # else it was cancelled, and nobody waits for its end
+                self._pending.pop(message.id).fail(message)
             return True
         return False
 

@@ -106,7 +106,9 @@ def test_nothing_is_heard_of_a_cancelled_call(qapp) -> None:
     assert [type(message) for message in sent] == [p.Call, p.Cancel]
     assert sent[1].id == sent[0].id
     assert engine.take(p.CallAnswer(id=sent[0].id, answer=b"{}"))
-    assert not engine.take(p.Error(code="cancelled", message="It was stopped.", id=sent[0].id))
+    assert engine.take(p.Error(code="cancelled", message="It was stopped.", id=sent[0].id)), (
+        "and no other part hears it"
+    )
     assert heard.all == []
 
 
