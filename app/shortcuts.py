@@ -30,6 +30,7 @@ TABLE = (
     # No QShortcut: it would take Esc from the fields that cancel an edit with it; the window gets what they leave.
     Shortcut("", "Esc", "Stop the answer, or cancel an edit", "Chat"),
     Shortcut("regenerate", "Ctrl+R", "Answer again", "Chat"),
+    Shortcut("rename", "F2", "Rename the chat, or what is chosen in the list of chats", "Chat"),
     Shortcut("toggle_tint", "Ctrl+Shift+T", "Highlight drafted tokens", "Chat"),
     Shortcut("toggle_sidebar", "Ctrl+B", "Show or hide the list of chats", "Window"),
     Shortcut("toggle_panel", "Ctrl+Shift+O", "Show or hide the optimisations", "Window"),

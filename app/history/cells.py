@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from app.history.records import LATEST, AnswerStats, Chat, Role, State, StoredMessage, TextSpan
+from app.history.records import LATEST, AnswerStats, Chat, ListedChat, Role, State, StoredMessage, TextSpan
 from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolCall, ToolResult
 
 CHAT = (
@@ -24,6 +24,7 @@ CHAT = (
     "servers",
     "remote",
 )
+LISTED = ("id", "title", "updated", "folder", "pinned", "archived", "tags")
 MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking", "parts")
 
 
@@ -64,6 +65,24 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
         cells.listed("servers", str),
         cells.remote("remote"),
     )  # an overflow policy that is not known is a later version's
+
+
+def listed(row: tuple[Any, ...], bad: list[Bad]) -> ListedChat:
+    """A row of the columns LISTED; what was replaced is added to ``bad``."""
+    chat_id, title, updated, folder, pinned, archived, tags = row
+    texts = (chat_id, title, folder)
+    if tags == "[]" and type(updated) is float and 0 <= updated < LATEST and all(map(_is_plain, texts)):
+        return ListedChat(chat_id, title, updated, folder, bool(pinned), bool(archived))  # thousands of them
+    cells = _Row("chats", LISTED, row, bad)
+    return ListedChat(
+        cells.id,
+        cells.text("title", "Chat"),
+        cells.moment("updated"),
+        cells.text("folder"),
+        bool(pinned),
+        bool(archived),
+        cells.listed("tags", str),
+    )
 
 
 def message(row: tuple[Any, ...], bad: list[Bad]) -> StoredMessage:
@@ -143,6 +162,10 @@ class _Row:
     def _replaced(self, name: str, value: Any) -> Any:
         self._bad.append(Bad(self._table, self.id, name, value))
         return value
+
+
+def _is_plain(cell: object) -> bool:
+    return isinstance(cell, str) and cell.isascii()
 
 
 def encodable(words: str) -> bool:

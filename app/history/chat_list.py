@@ -1,70 +1,112 @@
-"""The list of chats: Today, Yesterday, Earlier, or what a search found."""
+"""The list of chats: pinned ones, folders, Today, Yesterday, Earlier and the archive, or what a search found."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from PySide6.QtCore import (
-    QAbstractListModel,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
-    QRect,
-    QRectF,
-    QSize,
-    Qt,
-    Signal,
-)
-from PySide6.QtGui import QPainter, QPen
-from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 
-from app.history.records import Chat, SearchHit
-from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
-from app.theme.widgets import named, tip
+from app.history.records import Folder, ListedChat, SearchHit
+from app.theme.widgets import tip
 
 Index = QModelIndex | QPersistentModelIndex
 RUNNING, UNREAD = "an answer is being written", "answered, not read yet"
-DOT_PX = 7
-ROW_PX = 33
-EXCERPT_PX = 48
-HEADING_PX = 32
-INSET_PX = 10
+ARCHIVED = "archived"
+MIME = "application/x-kvasir-chat"
+"""What a dragged chat is: its id."""
+PINNED, FOLDERS = "Pinned", "Folders"
 
 
 class ChatListRow(NamedTuple):
-    """A heading (``chat`` None) or a chat, with the place a search found in it, and in which message."""
+    """A heading, a chat, a folder, or the row that opens the archive."""
 
     text: str
-    chat: Chat | None = None
+    chat: ListedChat | None = None
     excerpt: str = ""
+    """Place that a search found in a chat."""
     message: str = ""
+    """The id of the message with that place."""
+    folder: Folder | None = None
+    archive: bool = False
+    """True for the row that opens the archive."""
+    chats: int = 0
+    """Chats in the folder or in the archive."""
+    opened: bool = False
+    """True if these are shown below it."""
+    inside: bool = False
+    """True for a chat below its folder or in the archive."""
+
+    @property
+    def folds(self) -> bool:
+        """True if it opens and closes."""
+        return self.folder is not None or self.archive
 
 
-def grouped(chats: Sequence[Chat], today: datetime.date) -> list[ChatListRow]:
+class Target(NamedTuple):
+    """A place in the list where a chat can be dropped; ``folder`` is the id of one, "" for no folder."""
+
+    kind: Literal["list", "pinned", "archive"]
+    folder: str = ""
+
+
+def grouped(chats: Sequence[ListedChat], today: datetime.date) -> list[ChatListRow]:
     """``chats`` newest first, under headings by the day of their last use."""
+    begins = datetime.datetime.combine(today, datetime.time()).timestamp()
+    before = datetime.datetime.combine(today - datetime.timedelta(days=1), datetime.time()).timestamp()
     rows: list[ChatListRow] = []
+    last = ""
     for chat in chats:
-        age = (today - datetime.date.fromtimestamp(chat.updated)).days
-        heading = "Today" if age <= 0 else "Yesterday" if age == 1 else "Earlier"
-        if not any(row.chat is None and row.text == heading for row in rows):
+        heading = "Today" if chat.updated >= begins else "Yesterday" if chat.updated >= before else "Earlier"
+        if heading != last:
             rows.append(ChatListRow(heading))
+            last = heading
         rows.append(ChatListRow(chat.title, chat))
     return rows
 
 
+def arranged(
+    chats: Sequence[ListedChat], folders: Sequence[Folder], today: datetime.date, archive_open: bool
+) -> list[ChatListRow]:
+    """The whole list: pinned chats, folders with theirs, the others by day, and the archive as one row."""
+    pinned, archived, others = list[ListedChat](), list[ListedChat](), list[ListedChat]()
+    filed: dict[str, list[ListedChat]] = {folder.id: [] for folder in folders}
+    for chat in chats:
+        if chat.archived:
+            archived.append(chat)
+        elif chat.pinned:
+            pinned.append(chat)
+        else:
+            filed.get(chat.folder, others).append(chat)
+    rows = [ChatListRow(PINNED)] if pinned else []
+    rows += [ChatListRow(chat.title, chat) for chat in pinned]
+    rows += [ChatListRow(FOLDERS)] if folders else []
+    for folder in folders:
+        inside = filed[folder.id]
+        rows.append(ChatListRow(folder.name, folder=folder, chats=len(inside), opened=not folder.folded))
+        rows += _inside(inside) if not folder.folded else []
+    rows += grouped(others, today)
+    if archived:
+        rows.append(ChatListRow("Archived", archive=True, chats=len(archived), opened=archive_open))
+        rows += _inside(archived) if archive_open else []
+    return rows
+
+
 class ChatListModel(QAbstractListModel):
-    """Rows for a list view; editing a row renames the chat."""
+    """Rows for a list view; editing a row renames the chat or the folder."""
 
     renamed = Signal(str, str)
     """(chat id, new title)."""
+    folder_renamed = Signal(object, str)
+    """(the Folder, new name)."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: list[ChatListRow] = []
         self.open = ""
         """The id of the chat on screen."""
+        self.archive_open = False
         self._marks: dict[str, str] = {}
 
     def set_marks(self, running: Iterable[str], unread: Iterable[str]) -> None:
@@ -78,8 +120,8 @@ class ChatListModel(QAbstractListModel):
         chat = self.row(index).chat
         return self._marks.get(chat.id, "") if chat is not None else ""
 
-    def show_chats(self, chats: Sequence[Chat]) -> None:
-        self._replace(grouped(chats, datetime.date.today()))
+    def show_chats(self, chats: Sequence[ListedChat], folders: Sequence[Folder] = ()) -> None:
+        self._replace(arranged(chats, folders, datetime.date.today(), self.archive_open))
 
     def show_found(self, found: Sequence[SearchHit]) -> None:
         heading = "Found" if found else "Nothing found"
@@ -89,6 +131,11 @@ class ChatListModel(QAbstractListModel):
                 *(ChatListRow(item.chat.title, item.chat, item.excerpt, item.message) for item in found),
             ]
         )
+
+    @property
+    def uniform(self) -> bool:
+        """True if all rows are of one height."""
+        return not any(row.excerpt for row in self._rows[:60])
 
     def row(self, index: Index) -> ChatListRow:
         return self._rows[index.row()]
@@ -100,6 +147,28 @@ class ChatListModel(QAbstractListModel):
                 return self.index(number)
         return QModelIndex()
 
+    def index_of_folder(self, folder_id: str) -> QModelIndex:
+        """An invalid index when the folder is not listed."""
+        for number, row in enumerate(self._rows):
+            if row.folder is not None and row.folder.id == folder_id:
+                return self.index(number)
+        return QModelIndex()
+
+    def target(self, index: Index) -> Target | None:
+        """Where a chat goes that is dropped on this row; None where it cannot be dropped."""
+        if not index.isValid():
+            return Target("list")
+        row = self.row(index)
+        if row.folder is not None:
+            return Target("list", row.folder.id)
+        if row.archive or (row.chat is not None and row.chat.archived):
+            return Target("archive")
+        if row.text == PINNED or (row.chat is not None and row.chat.pinned):
+            return Target("pinned")
+        if row.chat is not None:
+            return Target("list", row.chat.folder if row.inside else "")
+        return Target("list") if row.text != FOLDERS else None
+
     def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._rows)
 
@@ -107,24 +176,58 @@ class ChatListModel(QAbstractListModel):
         row = self._rows[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             return row.text
-        if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleTextRole) and row.chat is not None:
-            words = ": ".join(part for part in (row.text, self.mark(index)) if part)
-            return tip(words) if role == Qt.ItemDataRole.ToolTipRole else words
+        if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleTextRole):
+            words = self._words(row, index)
+            return tip(words) if role == Qt.ItemDataRole.ToolTipRole and words else words
         return None
+
+    def _words(self, row: ChatListRow, index: Index) -> str | None:
+        """All that is to say of a row."""
+        if row.folds:
+            kind = "archive" if row.archive else "folder"
+            chats = "1 chat" if row.chats == 1 else f"{row.chats:,} chats"
+            return f"{row.text}: {kind}, {chats}, {'open' if row.opened else 'folded'}"
+        if row.chat is None:
+            return None
+        tags = f"tagged {', '.join(row.chat.tags)}" if row.chat.tags else ""
+        parts = (row.text, self.mark(index), ARCHIVED if row.chat.archived else "", tags)
+        return ": ".join(part for part in parts if part)
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         row, title = self._rows[index.row()], str(value).strip()
-        if role != Qt.ItemDataRole.EditRole or row.chat is None or not title:
+        if role != Qt.ItemDataRole.EditRole or not title or (row.chat is None and row.folder is None):
             return False
         self._rows[index.row()] = row._replace(text=title)
         self.dataChanged.emit(index, index)
-        self.renamed.emit(row.chat.id, title)
+        if row.chat is not None:
+            self.renamed.emit(row.chat.id, title)
+        else:
+            self.folder_renamed.emit(row.folder, title)
         return True
 
     def flags(self, index: Index) -> Qt.ItemFlag:
-        if not index.isValid() or self._rows[index.row()].chat is None:
-            return Qt.ItemFlag.NoItemFlags
-        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable
+        flag = Qt.ItemFlag
+        if not index.isValid():
+            return flag.NoItemFlags
+        row = self._rows[index.row()]
+        if row.chat is not None:
+            return flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable | flag.ItemIsDragEnabled
+        if row.folder is not None:
+            return flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable
+        return flag.ItemIsEnabled | flag.ItemIsSelectable if row.archive else flag.NoItemFlags
+
+    def mimeTypes(self) -> list[str]:
+        return [MIME]
+
+    def mimeData(self, indexes: Sequence[QModelIndex]) -> QMimeData:
+        data = QMimeData()
+        chat = self.row(indexes[0]).chat if indexes else None
+        if chat is not None:
+            data.setData(MIME, chat.id.encode())
+        return data
+
+    def supportedDragActions(self) -> Qt.DropAction:
+        return Qt.DropAction.MoveAction
 
     def _replace(self, rows: list[ChatListRow]) -> None:
         if rows != self._rows:
@@ -133,79 +236,5 @@ class ChatListModel(QAbstractListModel):
             self.endResetModel()
 
 
-class ChatDelegate(QStyledItemDelegate):
-    """Paints a row: the chosen chat raised, headings small and muted."""
-
-    def __init__(self, theme: Theme, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._theme = theme
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        model = index.model()
-        assert isinstance(model, ChatListModel)
-        row = model.row(index)
-        height = HEADING_PX if row.chat is None else EXCERPT_PX if row.excerpt else ROW_PX
-        return QSize(80, round(height * self._theme.scale))
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        model = index.model()
-        assert isinstance(model, ChatListModel)
-        row = model.row(index)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        inner = option.rect.adjusted(INSET_PX, 0, -INSET_PX, 0)
-        if row.chat is None:
-            self._heading(painter, inner, row.text)
-        else:
-            self._ground(painter, option, row.chat.id == model.open)
-            if mark := model.mark(index):
-                self._dot(painter, inner, mark)
-                inner.setRight(inner.right() - 2 * DOT_PX)
-            self._chat(painter, inner, row)
-        painter.restore()
-
-    def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
-        return named(QLineEdit(parent, maxLength=200), title="Title of the chat")
-
-    def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
-        editor.setGeometry(option.rect)
-
-    def _heading(self, painter: QPainter, rect: QRect, text: str) -> None:
-        font = self._theme.ui_font(SECTION_PX)
-        font.setLetterSpacing(font.SpacingType.AbsoluteSpacing, 1.0)
-        painter.setFont(font)
-        painter.setPen(self._theme.color("mute"))
-        painter.drawText(
-            rect.adjusted(0, 0, 0, -6), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom, text.upper()
-        )
-
-    def _dot(self, painter: QPainter, rect: QRect, mark: str) -> None:
-        """A ring while an answer is written, a disc once it can be read."""
-        place = QRectF(rect.right() - DOT_PX, rect.center().y() - DOT_PX / 2 + 0.5, DOT_PX, DOT_PX)
-        colour = self._theme.color("accent" if mark == RUNNING else "good")
-        painter.setPen(QPen(colour, 1.5) if mark == RUNNING else Qt.PenStyle.NoPen)
-        painter.setBrush(Qt.BrushStyle.NoBrush if mark == RUNNING else colour)
-        painter.drawEllipse(place)
-
-    def _ground(self, painter: QPainter, option: QStyleOptionViewItem, selected: bool) -> None:
-        """Raised is the chat on screen, whichever row the keyboard or a menu is at."""
-        if selected or option.state & QStyle.StateFlag.State_MouseOver:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("raised", 1.0 if selected else 0.5))
-            painter.drawRoundedRect(option.rect, 6, 6)
-        if option.state & QStyle.StateFlag.State_HasFocus and option.state & QStyle.StateFlag.State_KeyboardFocusChange:
-            painter.setPen(self._theme.color("accent"))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(option.rect.adjusted(0, 0, -1, -1), 6, 6)
-
-    def _chat(self, painter: QPainter, rect: QRect, row: ChatListRow) -> None:
-        lines = [(row.text, self._theme.ui_font(), "text")]
-        if row.excerpt:
-            lines.append((row.excerpt, self._theme.ui_font(CAPTION_PX), "mute"))
-        height = rect.height() // len(lines)
-        for number, (text, font, token) in enumerate(lines):
-            painter.setFont(font)
-            painter.setPen(self._theme.color(token))
-            place = QRect(rect.left(), rect.top() + number * height, rect.width(), height)
-            shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
-            painter.drawText(place, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+def _inside(chats: Iterable[ListedChat]) -> list[ChatListRow]:
+    return [ChatListRow(chat.title, chat, inside=True) for chat in chats]

@@ -115,6 +115,29 @@ class Chat(NamedTuple):
     """The model of another server that answers; None for that of this machine."""
 
 
+class Folder(NamedTuple):
+    """A folder of the list of chats."""
+
+    id: str
+    name: str
+    folded: bool = False
+    """True if the list shows none of its chats."""
+
+
+class ListedChat(NamedTuple):
+    """A chat as the list shows it; ``updated`` is in seconds since 1970."""
+
+    id: str
+    title: str
+    updated: float
+    folder: str = ""
+    """The id of its folder, "" for none."""
+    pinned: bool = False
+    archived: bool = False
+    """True if it is kept out of the list; a search finds it."""
+    tags: tuple[str, ...] = ()
+
+
 class StoredMessage(NamedTuple):
     id: str
     chat: str
@@ -162,7 +185,7 @@ class Draft(NamedTuple):
 class SearchHit(NamedTuple):
     """A chat that a search found; ``excerpt`` is the place in its text, "" when only the title matched."""
 
-    chat: Chat
+    chat: ListedChat
     excerpt: str
     message: str = ""
     """The id of the message with that place."""

@@ -106,7 +106,42 @@ CREATE TABLE tools (
 );
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10)
+_V11 = """
+CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded INTEGER NOT NULL DEFAULT 0);
+-- The id of its folder, '' for none; its tags as a JSON list; and of an imported chat whose it was, as "openai:ID".
+ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+ALTER TABLE chats ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE chats ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+CREATE INDEX chats_by_origin ON chats (origin) WHERE origin != '';
+-- The words again, with an index of their first letter and first two, and without a copy of the texts.
+DROP TRIGGER words_insert;
+DROP TRIGGER words_update;
+DROP TRIGGER words_delete;
+DROP TABLE words;
+CREATE VIRTUAL TABLE words USING fts5 (
+    content, content = 'messages', content_rowid = 'number', tokenize = 'unicode61 remove_diacritics 2', prefix = '1 2'
+);
+INSERT INTO words (rowid, content) SELECT number, content FROM messages WHERE state != 'streaming';
+CREATE TRIGGER words_insert AFTER INSERT ON messages WHEN new.state != 'streaming' BEGIN
+    INSERT INTO words (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER words_update AFTER UPDATE OF content, state ON messages BEGIN
+    INSERT INTO words (words, rowid, content)
+        SELECT 'delete', old.number, old.content WHERE old.state != 'streaming';
+    INSERT INTO words (rowid, content) SELECT new.number, new.content WHERE new.state != 'streaming';
+END;
+CREATE TRIGGER words_delete AFTER DELETE ON messages WHEN old.state != 'streaming' BEGIN
+    INSERT INTO words (words, rowid, content) VALUES ('delete', old.number, old.content);
+END;
+-- One or two letters: runs of three that begin with them, and the ends of texts, where no run of three begins.
+CREATE VIRTUAL TABLE letter_runs USING fts5vocab ('letters', 'instance');
+CREATE INDEX messages_by_end ON messages (lower(substr(content, -2)));
+CREATE INDEX messages_by_last ON messages (lower(substr(content, -1)));
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10, _V11)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

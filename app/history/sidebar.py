@@ -1,7 +1,10 @@
-"""The left side: a new chat, search, the list of chats, and undo for a deleted one."""
+"""The left side: a new chat, search, the list of chats with its folders, and undo for what was taken out of it."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal
@@ -13,42 +16,32 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QListView,
     QMenu,
     QPushButton,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 
-from app.history.chat_list import ChatDelegate, ChatListModel
+from app.history import search
+from app.history.chat_list import ChatListModel, Target
+from app.history.duplicate import duplicate
 from app.history.export import chat_to_markdown, file_name
+from app.history.list_view import ChatListView
+from app.history.records import Folder, ListedChat, new_id
 from app.history.store import HistoryStore
-from app.shortcuts import typed
+from app.history.tags import TagsDialog
+from app.theme.icons import icon
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named
+from app.theme.widgets import fill, menu_text, named
 
 UNDO_MS = 8000
 SEARCH_MS = 150
 REFRESH_MS = 40
-
-
-class ChatListView(QListView):
-    """Delete deletes, F2 renames, Enter opens; letters go to the message."""
-
-    delete_asked = Signal()
-    open_asked = Signal()
-    typed = Signal(str)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Delete:
-            self.delete_asked.emit()
-        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.state() != self.State.EditingState:
-            self.open_asked.emit()
-        elif typed(event) and event.text() != " ":  # a space chooses the row
-            self.typed.emit(event.text())
-        else:
-            super().keyPressEvent(event)
+NEW_FOLDER = "New folder"
+MORE = "More: folders, tags, import and export"
+ICON_PX = 16
 
 
 class SearchField(QLineEdit):
@@ -81,7 +74,9 @@ class Sidebar(QWidget):
         super().__init__(parent)
         self._history = history
         self._current = ""
-        self._deleted = ""
+        self._theme = theme
+        self._undo: Callable[[], object] | None = None
+        """Takes back what the bar at the bottom tells of."""
         named(self, surface="panel")
         self.setObjectName("sidebar")
         self.new_button = named(QPushButton("New chat", self), "new-chat", kind="primary")
@@ -90,10 +85,15 @@ class Sidebar(QWidget):
         self.search = SearchField(self)
         named(self.search, placeholderText="Search all chats", clearButtonEnabled=True)
         named(self.search, "chat-search", title="Search all chats")
+        self.more = named(QToolButton(self), "chats-more", title=MORE, tooltip=MORE, kind="quiet")
+        self.more.clicked.connect(lambda: self._pop_up(self.list_menu(), self.more.rect().bottomLeft(), self.more))
         self.model = ChatListModel(self)
         self.list = self._make_list(theme)
         self._undo_bar, self._undo_label = self._make_undo_bar()
-        fill(QVBoxLayout(self), self.new_button, self.search, (self.list, 1), self._undo_bar, margins=12, spacing=8)
+        head = fill(QHBoxLayout(), (self.new_button, 1), self.more, spacing=4)
+        fill(QVBoxLayout(self), head, self.search, (self.list, 1), self._undo_bar, margins=12, spacing=8)
+        theme.changed.connect(self._recolour)
+        self._recolour()
         self._refresh_timer = self._timer("sidebar-refresh", REFRESH_MS, self.refresh)
         self._search_timer = self._timer("sidebar-search", SEARCH_MS, self.refresh)
         self._undo_timer = self._timer("sidebar-undo", UNDO_MS, lambda: self._undo_bar.setVisible(False))
@@ -102,8 +102,8 @@ class Sidebar(QWidget):
         self.search.list_asked.connect(self._enter_list)
         self.search.returnPressed.connect(self._open_first)
         self.model.renamed.connect(history.set_title)
+        self.model.folder_renamed.connect(lambda folder, name: history.save_folder(folder._replace(name=name)))
         history.changed.connect(self._on_changed)
-        theme.changed.connect(self.list.viewport().update)
         self.refresh()
 
     def refresh(self) -> None:
@@ -111,18 +111,24 @@ class Sidebar(QWidget):
         if self.list.state() == QAbstractItemView.State.EditingState:
             self._refresh_timer.start()
             return
-        words = self.search.text().strip()
+        words, place = self.search.text().strip(), self.list.verticalScrollBar().value()
         if words:
             self.model.show_found(self._history.search(words))
         else:
-            self.model.show_chats(self._history.chats())
-        self.select(self._current)
+            self.model.show_chats(self._history.listed(), self._history.folders())
+        self._mark()
+        if not words:
+            self.list.verticalScrollBar().setValue(place)
 
     def select(self, chat_id: str) -> None:
         """Mark the chat that is on screen; "" marks none."""
-        self._current = self.model.open = chat_id
+        self._current = chat_id
+        self._mark()
+
+    def _mark(self) -> None:
+        self.model.open = self._current
         self.list.viewport().update()
-        index = self.model.index_of(chat_id)
+        index = self.model.index_of(self._current)
         if index.isValid():
             self.list.setCurrentIndex(index)
         else:
@@ -134,32 +140,133 @@ class Sidebar(QWidget):
         self.search.selectAll()
 
     def rename(self, chat_id: str) -> None:
-        """Edit the title in the list."""
-        index = self.model.index_of(chat_id)
-        if index.isValid():
-            self.list.edit(index)
+        """Edit the title in the list, which shows the chat for that wherever it is."""
+        chat = self._listed(chat_id)
+        if chat is None:
+            return
+        if not self.model.index_of(chat_id).isValid():
+            self._uncover(chat)
+        self._edit(self.model.index_of(chat_id))
+
+    def rename_chosen(self) -> None:
+        """Rename what is chosen where the keyboard is on the list, else the chat on screen."""
+        index = self.list.currentIndex()
+        if self.list.hasFocus() and index.isValid():
+            self._edit(index)
+        else:
+            self.rename(self._current)
+
+    def new_folder(self, chat_id: str = "") -> None:
+        """Make a folder, with this chat in it, and edit its name."""
+        folder = Folder(new_id(), NEW_FOLDER)
+        self._history.save_folder(folder)
+        if chat_id:
+            self._history.set_folder(chat_id, folder.id)
+        self.search.clear()
+        self._search_timer.stop()
+        self.refresh()
+        self._edit(self.model.index_of_folder(folder.id))
+
+    def delete_folder(self, folder: Folder) -> None:
+        """Remove a folder; its chats stay, in none."""
+        inside = [chat.id for chat in self._history.listed() if chat.folder == folder.id]
+        self._history.remove_folder(folder.id)
+        self.refresh()
+
+        def undo() -> None:
+            with self._history.together():
+                self._history.save_folder(folder)
+                for chat_id in inside:
+                    self._history.set_folder(chat_id, folder.id)
+
+        kept = {0: "", 1: " Its chat is still in the list."}.get(len(inside), " Its chats are still in the list.")
+        self._offer_undo(f"Deleted the folder “{_short(folder.name)}”.{kept}", undo)
+
+    def place(self, chat_id: str, target: Target) -> None:
+        """Move a chat to another place of the list: to the pinned ones, to a folder or out of it, to the archive."""
+        chat = self._listed(chat_id)
+        if chat is None:
+            return
+        if target.kind == "archive":
+            self.archive(chat_id, True)
+            return
+        with self._history.together():
+            self._history.set_archived(chat_id, False)
+            self._history.set_pinned(chat_id, target.kind == "pinned")
+            if target.kind == "list":
+                self._history.set_folder(chat_id, target.folder)
+        self.refresh()
+
+    def archive(self, chat_id: str, archived: bool) -> None:
+        """Take the chat out of the list, or bring it back."""
+        chat = self._listed(chat_id)
+        if chat is None or chat.archived == archived:
+            return
+        self._history.set_archived(chat_id, archived)
+        self.refresh()
+        if archived:
+            self._offer_undo(f"Archived “{_short(chat.title)}”", lambda: self._history.set_archived(chat_id, False))
+
+    def duplicate(self, chat_id: str) -> None:
+        """Copy the chat with all its branches, and open the copy."""
+        copy = duplicate(self._history, chat_id)
+        if copy:
+            self.search.clear()
+            self._search_timer.stop()
+            self._current = copy
+            self.refresh()
+            self.chat_selected.emit(copy)
+
+    def ask_tags(self, chat_id: str) -> None:
+        """Ask for the tags of the chat."""
+        chat = self._listed(chat_id)
+        if chat is None:
+            return
+        dialog = TagsDialog(chat.tags, list(self._tags()), self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.chosen.connect(lambda tags: self._history.set_tags(chat_id, tags))
+        dialog.open()
+
+    def find_tag(self, tag: str) -> None:
+        """Show the chats with this tag."""
+        self.search.setText(search.tag_words(tag))
+        self._search_timer.stop()
+        self.refresh()
+
+    def fold(self, index: QModelIndex, opened: bool) -> None:
+        """Open or fold a folder or the archive."""
+        row = self.model.row(index)
+        if row.folds and row.opened != opened:
+            if row.folder is not None:
+                self._history.save_folder(row.folder._replace(folded=not opened))
+            else:
+                self.model.archive_open = opened
+            self.refresh()
+            self.list.setCurrentIndex(self.model.index(index.row()))
 
     def delete(self, chat_id: str) -> None:
-        chat = self._history.chat(chat_id)
+        chat = self._listed(chat_id)
         if chat is None:
             return
         self._history.delete(chat_id)
-        self._deleted = chat_id
-        self._undo_label.setText(f"Deleted “{_short(chat.title)}”")
-        self._undo_bar.setVisible(True)
-        self._undo_timer.start()
         self.refresh()
         self.deleted.emit(chat_id)
 
-    def undo(self) -> None:
-        """Bring the last deleted chat back."""
-        self._undo_timer.stop()
-        self._undo_bar.setVisible(False)
-        if self._deleted:
-            self._history.undelete(self._deleted)
-            chat_id, self._deleted = self._deleted, ""
+        def undo() -> None:
+            self._history.undelete(chat_id)
             self.refresh()
             self.chat_selected.emit(chat_id)
+
+        self._offer_undo(f"Deleted “{_short(chat.title)}”", undo)
+
+    def undo(self) -> None:
+        """Take back what the bar at the bottom tells of."""
+        self._undo_timer.stop()
+        self._undo_bar.setVisible(False)
+        if self._undo is not None:
+            undo, self._undo = self._undo, None
+            undo()
+            self.refresh()
 
     def export(self, chat_id: str, path: Path) -> None:
         """Write the shown branch of the chat as Markdown. Raises OSError."""
@@ -170,28 +277,67 @@ class Sidebar(QWidget):
     # --- inside ----------------------------------------------------------------------------------------------------
 
     def _make_list(self, theme: Theme) -> ChatListView:
-        view = named(ChatListView(self), "chat-list", title="Chats")
-        view.setModel(self.model)
-        view.setItemDelegate(ChatDelegate(theme, view))
-        view.setMouseTracking(True)
-        view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        view.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
-        view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        view = ChatListView(self.model, theme, self)
         view.customContextMenuRequested.connect(self._menu)
         view.typed.connect(self.typed)
         view.clicked.connect(self._open)
         view.open_asked.connect(lambda: self._open(view.currentIndex()))
-        view.delete_asked.connect(lambda: self.delete(self._id(view.currentIndex())))
+        view.delete_asked.connect(self._delete_chosen)
+        view.fold_asked.connect(self.fold)
+        view.tag_asked.connect(self.find_tag)
+        view.dropped.connect(self.place)
         return view
 
     def _make_undo_bar(self) -> tuple[QFrame, QLabel]:
         bar = named(QFrame(self), "undo-bar", surface="raised")
         label = named(QLabel(bar, wordWrap=True), role="caption")
-        button = named(QPushButton("Undo", bar), "undo-delete", clicked=self.undo, kind="quiet")
-        fill(QHBoxLayout(bar), (label, 1), button, margins=(10, 4, 4, 4))
+        self._undo_button = named(QPushButton("Undo", bar), "undo-delete", clicked=self.undo, kind="quiet")
+        fill(QHBoxLayout(bar), (label, 1), self._undo_button, margins=(10, 4, 4, 4))
         bar.setVisible(False)
         return bar, label
+
+    def _offer_undo(self, sentence: str, undo: Callable[[], object] | None) -> None:
+        """Tell what was done for some seconds; without ``undo`` it cannot be taken back."""
+        self._undo = undo
+        self._undo_label.setText(sentence)
+        self._undo_button.setVisible(undo is not None)
+        self._undo_bar.setVisible(True)
+        restyle(self._undo_bar)
+        self._undo_timer.start()
+
+    def _recolour(self) -> None:
+        self.more.setIcon(icon(self._theme, "more", self._theme.px(ICON_PX)))
+
+    def _listed(self, chat_id: str) -> ListedChat | None:
+        return next((chat for chat in self._history.listed() if chat.id == chat_id), None)
+
+    def _tags(self) -> Counter[str]:
+        """The tags of all chats, the commonest first."""
+        counted = Counter(tag for chat in self._history.listed() for tag in chat.tags)
+        return Counter(dict(counted.most_common()))
+
+    def _uncover(self, chat: ListedChat) -> None:
+        """Show the row of a chat that a search, a folder or the archive hides."""
+        self.search.clear()
+        self._search_timer.stop()
+        self.model.archive_open |= chat.archived
+        for folder in self._history.folders():
+            if folder.id == chat.folder and folder.folded:
+                self._history.save_folder(folder._replace(folded=False))
+        self.refresh()
+
+    def _edit(self, index: QModelIndex) -> None:
+        if index.isValid():
+            self.list.setCurrentIndex(index)
+            self.list.scrollTo(index)
+            self.list.edit(index)
+
+    def _delete_chosen(self) -> None:
+        index = self.list.currentIndex()
+        if index.isValid() and (folder := self.model.row(index).folder) is not None:
+            self.delete_folder(folder)
+        else:
+            self.delete(self._id(index))
 
     def _timer(self, name: str, interval: int, slot: object) -> QTimer:
         timer = named(QTimer(self, singleShot=True, interval=interval), name)
@@ -224,6 +370,9 @@ class Sidebar(QWidget):
             self._open(self._first())
 
     def _open(self, index: QModelIndex) -> None:
+        if index.isValid() and self.model.row(index).folds:
+            self.fold(index, not self.model.row(index).opened)
+            return
         chat_id = self._id(index)
         if not chat_id:
             return
@@ -234,16 +383,61 @@ class Sidebar(QWidget):
             self.chat_selected.emit(chat_id)
 
     def _menu(self, at: QPoint) -> None:
-        chat_id = self._id(self.list.indexAt(at))
-        if not chat_id:
-            return
-        menu = QMenu(self)
-        menu.addAction("Rename", lambda: self.rename(chat_id))
-        menu.addAction("Export to Markdown…", lambda: self._ask_export(chat_id))
-        menu.addSeparator()
-        menu.addAction("Delete", lambda: self.delete(chat_id))
-        menu.exec(self.list.viewport().mapToGlobal(at))
+        index = self.list.indexAt(at)
+        row = self.model.row(index) if index.isValid() else None
+        if row is not None and row.chat is not None:
+            self._pop_up(self.chat_menu(row.chat), at, self.list.viewport())
+        elif row is not None and row.folder is not None:
+            self._pop_up(self.folder_menu(row.folder), at, self.list.viewport())
+        elif row is None:
+            self._pop_up(self.list_menu(), at, self.list.viewport())
+
+    def _pop_up(self, menu: QMenu, at: QPoint, where: QWidget) -> None:
+        menu.exec(where.mapToGlobal(at))
         menu.deleteLater()
+
+    def chat_menu(self, chat: ListedChat) -> QMenu:
+        """What can be done with a chat."""
+        menu = QMenu(self)
+        menu.addAction("Rename\tF2", lambda: self.rename(chat.id))
+        menu.addAction("Duplicate", lambda: self.duplicate(chat.id))
+        pinned = Target("list", chat.folder) if chat.pinned else Target("pinned")
+        menu.addAction("Unpin" if chat.pinned else "Pin", lambda: self.place(chat.id, pinned))
+        folders = menu.addMenu("Move to folder")
+        for folder in self._history.folders():
+            action = folders.addAction(menu_text(folder.name))
+            named(action, checkable=True, checked=chat.folder == folder.id)
+            action.triggered.connect(lambda _=False, key=folder.id: self.place(chat.id, Target("list", key)))
+        if chat.folder:
+            folders.addAction("No folder", lambda: self.place(chat.id, Target("list")))
+        folders.addAction("New folder…", lambda: self.new_folder(chat.id))
+        menu.addAction("Tags…", lambda: self.ask_tags(chat.id))
+        menu.addAction("Unarchive" if chat.archived else "Archive", lambda: self.archive(chat.id, not chat.archived))
+        menu.addSeparator()
+        menu.addAction("Export to Markdown…", lambda: self._ask_export(chat.id))
+        menu.addSeparator()
+        menu.addAction("Delete", lambda: self.delete(chat.id))
+        return menu
+
+    def folder_menu(self, folder: Folder) -> QMenu:
+        """What can be done with a folder."""
+        menu = QMenu(self)
+        menu.addAction("Rename\tF2", lambda: self._edit(self.model.index_of_folder(folder.id)))
+        menu.addAction("New folder…", self.new_folder)
+        menu.addSeparator()
+        menu.addAction("Delete the folder, keep its chats", lambda: self.delete_folder(folder))
+        return menu
+
+    def list_menu(self) -> QMenu:
+        """What can be done with the list."""
+        menu = QMenu(self)
+        menu.addAction("New folder…", self.new_folder)
+        tags = self._tags()
+        if tags:
+            shown = menu.addMenu("Show chats tagged")
+            for tag, count in tags.most_common(30):
+                shown.addAction(menu_text(tag, f"{count:,}"), partial(self.find_tag, tag))
+        return menu
 
     def _ask_export(self, chat_id: str) -> None:
         chat = self._history.chat(chat_id)
@@ -256,11 +450,7 @@ class Sidebar(QWidget):
         try:
             self.export(chat_id, Path(path))
         except OSError as error:
-            self._deleted = ""
-            self._undo_label.setText(f"The file could not be written ({error.strerror}). Choose another folder.")
-            self._undo_bar.setVisible(True)
-            restyle(self._undo_bar)
-            self._undo_timer.start()
+            self._offer_undo(f"The file could not be written ({error.strerror}). Choose another folder.", None)
 
 
 def _short(title: str) -> str:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.history import backups, cells, search, writer
 from app.history.cells import Bad
-from app.history.records import Chat, Draft, SearchHit, StoredMessage, now
+from app.history.records import Chat, Draft, Folder, ListedChat, SearchHit, StoredMessage, now
 from app.history.schema import HistoryUnusableError
 from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
@@ -25,7 +25,7 @@ from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolConfi
 
 log = logging.getLogger(__name__)
 
-_CHAT, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.MESSAGE)
+_CHAT, _LISTED, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.LISTED), ", ".join(cells.MESSAGE)
 _DRAFT = ", ".join(Draft._fields[:3])
 _CHANGING = ("content", "state", "stats", "spans", "thinking", "parts")
 """Columns of a message that change while it is written."""
@@ -41,6 +41,8 @@ _KNOWN_AS = {
     "servers": "the choice of tools",
     "parts": "the calls of tools",
     "remote": "the model of another server",
+    "folder": "the folder",
+    "tags": "the tags",
     "created": "a date",
     "updated": "the date of the last use",
 }
@@ -59,7 +61,7 @@ class HistoryStore(QObject):
     """
 
     changed = Signal(str)
-    """The id of a chat whose row (title, order, existence) changed."""
+    """The id of a chat whose row (title, order, place, existence) changed; "" where a folder did."""
     failed = Signal(str)
     """Writes fail, until :attr:`recovered`; a sentence for people."""
     unreadable = Signal(str)
@@ -82,6 +84,8 @@ class HistoryStore(QObject):
         self._unsaved = UnsavedCopy(self._reader)
         self._together: list[WriteJob] | None = None
         self._closed = False
+        self._listed: tuple[tuple[int, int | None], list[ListedChat]] = ((0, None), [])
+        """What the list showed last, and the connection and version of the file that it is of."""
         self._file = self._read_file = _identity(path)
         """Identities of the file that holds the history, and of the one the reader has open."""
         self._writer = HistoryWriter(
@@ -141,20 +145,50 @@ class HistoryStore(QObject):
                 return msgspec.json.decode(config, type=ToolConfig | None)
         raise LookupError(digest)
 
+    def listed(self) -> list[ListedChat]:
+        """All chats that are not deleted as the list shows them, archived ones too, the last used first."""
+        if self._closed:
+            return []
+        reader = self._reading()
+        # Another connection writes, so this counts each write; a copy in memory is read again each time.
+        version = reader.execute("PRAGMA data_version").fetchone()[0] if reader is self._reader else None
+        if version is None or self._listed[0] != (id(reader), version):
+            self._listed = ((id(reader), version), self._list())
+        return list(self._listed[1])
+
+    def _list(self) -> list[ListedChat]:
+        rows = self._read(f"SELECT {_LISTED} FROM chats WHERE NOT deleted ORDER BY updated DESC")
+        bad: list[Bad] = []
+        chats = [cells.listed(row, bad) for row in rows]
+        if bad:
+            self._mend(bad, {chat.id: chat.title for chat in chats})
+        return chats
+
+    def folders(self) -> list[Folder]:
+        """All folders, by name."""
+        rows = self._read("SELECT id, name, folded FROM folders")
+        folders = [Folder(cells.plain(key), cells.plain(name), bool(folded)) for key, name, folded in rows]
+        return sorted(folders, key=lambda folder: (folder.name.casefold(), folder.id))
+
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
-        """Chats whose title has each of the words of ``text``, or one of whose messages has (app/history/search.py)."""
-        terms = search.terms(text)
+        """Chats whose title has each of the words of ``text``, or one of whose messages has, and that have its tags
+        (app/history/search.py)."""
+        terms, tags = wanted = search.wanted(text)
+        chats = self.listed()
+        if tags:
+            chats = [chat for chat in chats if wanted.has_tags(chat.tags)]
         if not terms:
-            return [SearchHit(chat, "") for chat in self.chats()]
-        titled = [chat for chat in self.chats() if all(term.places(chat.title) for term in terms)]
-        found = {chat.id: SearchHit(chat, "") for chat in titled}
-        columns = ", ".join(f"c.{name}" for name in cells.CHAT)
-        for query in search.queries(terms, columns, 4 * limit):
-            for *chat, message, content in self._read(query.sql, *query.values):
-                if not found[chat[0]].message if chat[0] in found else len(found) < limit:
-                    excerpt = search.excerpt(cells.plain(content), terms)
-                    found[chat[0]] = SearchHit(cells.chat(tuple(chat), []), excerpt, message)
-        return list(found.values())[:limit]
+            return [SearchHit(chat, "") for chat in chats]
+        titled = [chat for chat in chats if all(term.inside(chat.title) for term in terms)]
+        found = {chat.id: SearchHit(chat, "") for chat in titled[:limit]}
+        known = {chat.id: chat for chat in chats}
+        among = _packed(list(known)) if tags else ""
+        for chat_id, message, content in search.messages(self._read, terms, "c.id", 4 * limit, among):
+            hit = found.get(chat_id)
+            if chat_id in known and (not hit.message if hit is not None else len(found) < limit):
+                excerpt = search.excerpt(cells.plain(content), terms)
+                found[chat_id] = SearchHit(known[chat_id], excerpt, message)
+        return list(found.values())
 
     def unread(self) -> frozenset[str]:
         """The chats with an answer that nobody has seen."""
@@ -243,6 +277,30 @@ class HistoryStore(QObject):
 
     def set_title(self, chat_id: str, title: str) -> None:
         self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id), chat_id, tell=True)
+
+    def set_folder(self, chat_id: str, folder_id: str) -> None:
+        """Move the chat to a folder, "" to none."""
+        self._write("UPDATE chats SET folder = ? WHERE id = ?", (folder_id, chat_id), chat_id, tell=True)
+
+    def set_pinned(self, chat_id: str, pinned: bool) -> None:
+        self._write("UPDATE chats SET pinned = ? WHERE id = ?", (pinned, chat_id), chat_id, tell=True)
+
+    def set_archived(self, chat_id: str, archived: bool) -> None:
+        self._write("UPDATE chats SET archived = ? WHERE id = ?", (archived, chat_id), chat_id, tell=True)
+
+    def set_tags(self, chat_id: str, tags: Sequence[str]) -> None:
+        self._write("UPDATE chats SET tags = ? WHERE id = ?", (_packed(tags), chat_id), chat_id, tell=True)
+
+    def save_folder(self, folder: Folder) -> None:
+        """Insert the folder or replace it."""
+        sql = "INSERT INTO folders (id, name, folded) VALUES (?,?,?) ON CONFLICT (id) DO UPDATE SET "
+        self._write(f"{sql} name = excluded.name, folded = excluded.folded", tuple(folder), tell="")
+
+    def remove_folder(self, folder_id: str) -> None:
+        """Remove a folder; its chats are in none then."""
+        with self.together():
+            self._write("UPDATE chats SET folder = '' WHERE folder = ?", (folder_id,))
+            self._write("DELETE FROM folders WHERE id = ?", (folder_id,), tell="")
 
     def set_settings(self, chat_id: str, system_prompt: str, sampling: Sampling) -> None:
         row = (system_prompt, msgspec.json.encode(sampling).decode(), chat_id)
@@ -364,10 +422,14 @@ class HistoryStore(QObject):
     def _read(self, sql: str, *values: str | int) -> list[tuple]:
         if self._closed:  # a last refresh of the window while the program closes
             return []
+        return self._reading().execute(sql, values).fetchall()
+
+    def _reading(self) -> sqlite3.Connection:
+        """The connection that sees every write issued so far."""
         waiting = [] if self.flush() else self._writer.waiting()
         if self._read_file != self._file:
             self._read_anew()
-        return self._unsaved.reader(waiting).execute(sql, values).fetchall()
+        return self._unsaved.reader(waiting)
 
     def _restored(self) -> bool:
         """On the writer's thread: whether the file had to be written anew, because it was removed, which ends nothing
@@ -430,7 +492,7 @@ class HistoryStore(QObject):
         last: bool = False,
     ) -> None:
         """``chat`` is the one of which a person saw what is written, ``tell`` whether to announce it, or which one."""
-        told = (tell,) if isinstance(tell, str) else (chat,) if tell and chat else ()
+        told = (tell,) if isinstance(tell, str) else (chat,) if tell and chat else ()  # "" is a folder
         chats = frozenset() if chat is None else frozenset((chat,))
         job = WriteJob(((sql, tuple(map(_storable, values))),), chats, told, key, last)
         if self._together is not None:

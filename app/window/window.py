@@ -280,6 +280,7 @@ class MainWindow(QWidget):
                 "search": self._search,
                 "focus_composer": lambda: self.show_page(self.CHAT),
                 "regenerate": self.chat.regenerate_last,
+                "rename": self._rename,
                 "toggle_tint": self.chat.toggle_tint,
                 "toggle_sidebar": lambda: self._toggle(self._fold_left),
                 "toggle_panel": lambda: self._toggle(self._fold_right),
@@ -320,6 +321,12 @@ class MainWindow(QWidget):
         self.show_page(self.CHAT)
         self._fold_left.setChecked(True)
         self.sidebar.focus_search()
+
+    def _rename(self) -> None:
+        if self.page != self.CHAT:
+            self.show_page(self.CHAT)
+        self._fold_left.setChecked(True)
+        self.sidebar.rename_chosen()
 
     def _restore(self) -> None:
         saved = self._store.settings.geometry

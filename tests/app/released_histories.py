@@ -9,7 +9,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from app.history.records import AnswerStats, Chat, OmittedContext, StoredMessage, TextSpan
+from app.history.records import AnswerStats, Chat, Folder, ListedChat, OmittedContext, StoredMessage, TextSpan
 from engine.protocol import RemoteModel, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
 SQL = (
@@ -93,6 +93,37 @@ CREATE TABLE tools (
     PRIMARY KEY (chat, digest)
 );
 """,
+    """
+CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, folded INTEGER NOT NULL DEFAULT 0);
+ALTER TABLE chats ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+ALTER TABLE chats ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE chats ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+CREATE INDEX chats_by_origin ON chats (origin) WHERE origin != '';
+DROP TRIGGER words_insert;
+DROP TRIGGER words_update;
+DROP TRIGGER words_delete;
+DROP TABLE words;
+CREATE VIRTUAL TABLE words USING fts5 (
+    content, content = 'messages', content_rowid = 'number', tokenize = 'unicode61 remove_diacritics 2', prefix = '1 2'
+);
+INSERT INTO words (rowid, content) SELECT number, content FROM messages WHERE state != 'streaming';
+CREATE TRIGGER words_insert AFTER INSERT ON messages WHEN new.state != 'streaming' BEGIN
+    INSERT INTO words (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER words_update AFTER UPDATE OF content, state ON messages BEGIN
+    INSERT INTO words (words, rowid, content)
+        SELECT 'delete', old.number, old.content WHERE old.state != 'streaming';
+    INSERT INTO words (rowid, content) SELECT new.number, new.content WHERE new.state != 'streaming';
+END;
+CREATE TRIGGER words_delete AFTER DELETE ON messages WHEN old.state != 'streaming' BEGIN
+    INSERT INTO words (words, rowid, content) VALUES ('delete', old.number, old.content);
+END;
+CREATE VIRTUAL TABLE letter_runs USING fts5vocab ('letters', 'instance');
+CREATE INDEX messages_by_end ON messages (lower(substr(content, -2)));
+CREATE INDEX messages_by_last ON messages (lower(substr(content, -1)));
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
@@ -101,7 +132,8 @@ CHAT = "id, title, created, updated, system_prompt, sampling, leaf, deleted"
 DRAFT = "chat, text, edited"
 PICTURE = "message, place, data"
 TOOLS = "chat, digest, config"
-_TABLES = {DRAFT: "drafts", PICTURE: "pictures", TOOLS: "tools"}
+FOLDER = "id, name, folded"
+_TABLES = {FOLDER: "folders", DRAFT: "drafts", PICTURE: "pictures", TOOLS: "tools"}
 MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
 
 _STATS = (
@@ -211,6 +243,16 @@ _ROWS = (
         ),
         (TOOLS, """'kit', 'd1', '{"tools":[{"name":"files__read"}]}'"""),
     ],
+    # schema 11
+    [
+        (FOLDER, "'f1', 'Trips', 1"),
+        (
+            CHAT + ", folder, pinned, archived, tags, origin",
+            """'trip', 'Trip', 110.0, 111.0, '', '{}', '', 0, 'f1', 1, 0, '["sea","two words"]', 'openai:9'""",
+        ),
+        (CHAT + ", archived", "'past', 'Past', 110.0, 112.0, '', '{}', '', 0, 1"),
+        (MESSAGE, "'sail', 'trip', '', 'user', 'Sail to 龘', 'complete', '{}', '[]', 113.0"),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -242,7 +284,14 @@ _CHATS = (
     [Chat("tools", "Tools", 80.0, 81.0, servers=("files",))],
     [Chat("far", "Far", 90.0, 91.0, remote=RemoteModel(server="lab", model="m"))],
     [Chat("kit", "Kit", 100.0, 101.0, servers=("files",))],
+    [Chat("trip", "Trip", 110.0, 111.0), Chat("past", "Past", 110.0, 112.0)],
 )
+FOLDERS = [Folder("f1", "Trips", True)]
+LISTED = [
+    ListedChat("past", "Past", 112.0, archived=True),
+    ListedChat("trip", "Trip", 111.0, "f1", True, False, ("sea", "two words")),
+]
+"""The folders and the first chats of the list since schema 11."""
 _MESSAGES = (
     [
         StoredMessage("ask", "pages", "", "user", "Why pages of sixteen tokens?", created=11.0),
@@ -346,6 +395,7 @@ _MESSAGES = (
             "had", "kit", "", "assistant", "Had", stats=AnswerStats(servers=["files"], tools="d1"), created=102.0
         )
     ],
+    [StoredMessage("sail", "trip", "", "user", "Sail to 龘", created=113.0)],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},

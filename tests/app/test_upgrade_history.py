@@ -72,6 +72,10 @@ def test_every_chat_and_message_of_a_released_history_is_there(qapp, path: Path,
         assert store.messages(chat.id) == [message for message in expected if message.chat == chat.id]
     if number >= 10:
         assert store.tools("kit", "d1") == ToolConfig(tools=[Tool(name="files__read")])
+    if number >= 11:
+        assert store.folders() == released.FOLDERS
+        assert store.listed()[:2] == released.LISTED
+        assert [found.chat.id for found in store.search('tag:"two words" 龘')] == ["trip"]
     for words, chats in released.SEARCHES.items():
         assert {found.chat.id for found in store.search(words)} == chats, words
     # What it was brought to can be written, too.
@@ -240,7 +244,8 @@ def test_killed_anywhere_it_is_the_old_file_or_the_new_one(tmp_path: Path) -> No
     after = dump(tmp_path / "new" / "history.db")
     points = int(done.stdout)
     seen: set[str] = set()
-    for at in (*range(1, points - 5, points // 14), *range(points - 5, points + 1)):
+    early, late = range(1, points // 8, points // 40), range(points // 8, points - 5, points // 8)
+    for at in (*early, *late, *range(points - 5, points + 1)):  # copying is early, and takes little of the time
         path = made(tmp_path / str(at) / "history.db", 1)
         done = run(KILLED_AT, path, at)
         assert done.returncode == -signal.SIGKILL, done.stderr
