@@ -277,6 +277,7 @@ class WindowProgram:
         if self.compare is not None:
             self.compare.close_down()
         self.cache_wiring.close_down()
+        self.sidebar.close_down()
         self.chat.close_down()
         self.link.shutdown()
         self.history.close()

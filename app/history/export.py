@@ -8,13 +8,15 @@ import re
 import time
 from collections.abc import Sequence
 
-from app.history.records import Chat, StoredMessage, thought_for
+from app.history.records import Chat, ListedChat, StoredMessage, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.base.lines import split_lines
 from engine.protocol import ToolCall, ToolResult
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names that Windows has for devices."""
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
 
 
@@ -56,10 +58,11 @@ def unsaved_to_markdown(history: HistoryStore) -> str:
     return "\n".join(parts)
 
 
-def file_name(chat: Chat) -> str:
+def file_name(chat: Chat | ListedChat, suffix: str = ".md") -> str:
     """A name for the exported file that every file system takes."""
-    name = " ".join(_UNSAFE.sub(" ", chat.title).split())
-    return (name.strip(" .")[:80] or "chat") + ".md"
+    name = " ".join(_UNSAFE.sub(" ", chat.title).split()).encode("utf-8", "replace").decode()
+    name = name.strip(" .")[:80].rstrip(" .") or "chat"
+    return f"{name}_{suffix}" if _RESERVED.fullmatch(name) else name + suffix
 
 
 def _part(part: ToolCall | ToolResult) -> list[str]:
@@ -79,11 +82,15 @@ def _fenced(text: str) -> str:
     return f"{marks}\n{text.rstrip()}\n{marks}"
 
 
-def _picture(data: bytes) -> str:
-    """A picture in the file itself; what kind it is its first bytes say."""
+def picture_kind(data: bytes) -> str:
+    """The kind of a picture, such as "png", which its first bytes say."""
     kinds = {b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp"}
-    kind = next((kind for begin, kind in kinds.items() if data.startswith(begin)), "jpeg")
-    return f"![picture](data:image/{kind};base64,{base64.b64encode(data).decode()})"
+    return next((kind for begin, kind in kinds.items() if data.startswith(begin)), "jpeg")
+
+
+def _picture(data: bytes) -> str:
+    """A picture in the file itself."""
+    return f"![picture](data:image/{picture_kind(data)};base64,{base64.b64encode(data).decode()})"
 
 
 def _quoted(text: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QDialog,
     QFileDialog,
     QFrame,
     QHBoxLayout,
@@ -26,7 +28,7 @@ from PySide6.QtWidgets import (
 from app.history import search
 from app.history.chat_list import ChatListModel, Target
 from app.history.duplicate import duplicate
-from app.history.export import chat_to_markdown, file_name
+from app.history.export import file_name
 from app.history.list_view import ChatListView
 from app.history.records import Folder, ListedChat, new_id
 from app.history.store import HistoryStore
@@ -36,9 +38,13 @@ from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import fill, menu_text, named
 
+if TYPE_CHECKING:
+    from app.history.transfer.export_job import ExportJob
+
 UNDO_MS = 8000
 SEARCH_MS = 150
 REFRESH_MS = 40
+EXPORTED = {"Markdown": ".md", "HTML": ".html", "PDF": ".pdf", "JSON, all branches": ".json"}
 NEW_FOLDER = "New folder"
 MORE = "More: folders, tags, import and export"
 ICON_PX = 16
@@ -75,6 +81,7 @@ class Sidebar(QWidget):
         self._history = history
         self._current = ""
         self._theme = theme
+        self._jobs: list[ExportJob] = []
         self._undo: Callable[[], object] | None = None
         """Takes back what the bar at the bottom tells of."""
         named(self, surface="panel")
@@ -223,9 +230,8 @@ class Sidebar(QWidget):
         if chat is None:
             return
         dialog = TagsDialog(chat.tags, list(self._tags()), self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(lambda tags: self._history.set_tags(chat_id, tags))
-        dialog.open()
+        self._open_dialog(dialog)
 
     def find_tag(self, tag: str) -> None:
         """Show the chats with this tag."""
@@ -269,10 +275,31 @@ class Sidebar(QWidget):
             self.refresh()
 
     def export(self, chat_id: str, path: Path) -> None:
-        """Write the shown branch of the chat as Markdown. Raises OSError."""
-        chat = self._history.chat(chat_id)
+        """Write the chat in the format that the name of the file asks for."""
+        from app.history.transfer.export_job import ExportJob  # few ever ask
+        from app.history.transfer.formats import format_of
+        from app.history.transfer.places import FilePlace
+
+        chat = self._listed(chat_id)
         if chat is not None:
-            path.write_text(chat_to_markdown(self._history, chat), encoding="utf-8")
+            job = ExportJob(self._history, [chat], format_of(path.name), FilePlace(path), self)
+            job.ended.connect(lambda _, sentence: self._offer_undo(sentence, None))
+            job.ended.connect(job.deleteLater)
+            self._jobs.append(job)
+            job.start()
+
+    def export_many(self, chats: Sequence[ListedChat], what: str) -> None:
+        """Ask how these are exported, which ``what`` names, and do it."""
+        from app.history.transfer.export_dialog import ExportDialog  # few ever ask
+
+        self._open_dialog(ExportDialog(self._history, chats, what, self))
+
+    def close_down(self) -> None:
+        """Before the program ends: give up what goes on in dialogs and beside them."""
+        for job in self._jobs:
+            job.close_down()
+        for dialog in self.findChildren(QDialog):
+            dialog.reject()
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -304,6 +331,11 @@ class Sidebar(QWidget):
         self._undo_bar.setVisible(True)
         restyle(self._undo_bar)
         self._undo_timer.start()
+
+    def _open_dialog(self, dialog: QDialog) -> None:
+        """Show it over the window, which goes on meanwhile."""
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
 
     def _recolour(self) -> None:
         self.more.setIcon(icon(self._theme, "more", self._theme.px(ICON_PX)))
@@ -414,7 +446,7 @@ class Sidebar(QWidget):
         menu.addAction("Tags…", lambda: self.ask_tags(chat.id))
         menu.addAction("Unarchive" if chat.archived else "Archive", lambda: self.archive(chat.id, not chat.archived))
         menu.addSeparator()
-        menu.addAction("Export to Markdown…", lambda: self._ask_export(chat.id))
+        menu.addAction("Export…", lambda: self._ask_export(chat.id))
         menu.addSeparator()
         menu.addAction("Delete", lambda: self.delete(chat.id))
         return menu
@@ -424,6 +456,7 @@ class Sidebar(QWidget):
         menu = QMenu(self)
         menu.addAction("Rename\tF2", lambda: self._edit(self.model.index_of_folder(folder.id)))
         menu.addAction("New folder…", self.new_folder)
+        menu.addAction("Export…", lambda: self._export_folder(folder))
         menu.addSeparator()
         menu.addAction("Delete the folder, keep its chats", lambda: self.delete_folder(folder))
         return menu
@@ -437,20 +470,30 @@ class Sidebar(QWidget):
             shown = menu.addMenu("Show chats tagged")
             for tag, count in tags.most_common(30):
                 shown.addAction(menu_text(tag, f"{count:,}"), partial(self.find_tag, tag))
+        menu.addSeparator()
+        every = menu.addAction("Export all chats…", lambda: self.export_many(self._history.listed(), "all chats"))
+        every.setEnabled(bool(self._history.listed()))
         return menu
+
+    def _export_folder(self, folder: Folder) -> None:
+        inside = [chat for chat in self._history.listed() if chat.folder == folder.id]
+        self.export_many(inside, f"the folder “{_short(folder.name)}”")
 
     def _ask_export(self, chat_id: str) -> None:
         chat = self._history.chat(chat_id)
         if chat is None:
             return
+        formats = ";;".join(f"{title} (*{suffix})" for title, suffix in EXPORTED.items())
         start = str(Path.home() / file_name(chat))
-        path, _ = QFileDialog.getSaveFileName(self, "Export to Markdown", start, "Markdown (*.md)")
+        path, chosen = QFileDialog.getSaveFileName(self, "Export the chat", start, formats)
         if not path:
             return
-        try:
-            self.export(chat_id, Path(path))
-        except OSError as error:
-            self._offer_undo(f"The file could not be written ({error.strerror}). Choose another folder.", None)
+        suffix = next((suffix for suffix in EXPORTED.values() if suffix in chosen), ".md")
+        if not path.casefold().endswith(tuple(EXPORTED.values())):
+            path += suffix
+        elif chosen and not path.casefold().endswith(suffix):  # the name was left, and another format chosen
+            path = path[: path.rindex(".")] + suffix
+        self.export(chat_id, Path(path))
 
 
 def _short(title: str) -> str:

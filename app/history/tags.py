@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
+    QFrame,
     QGridLayout,
     QLabel,
     QLineEdit,
@@ -44,7 +45,7 @@ class TagsDialog(QDialog):
         self.buttons: list[QPushButton] = []
         if known:
             column.addWidget(caption("Tags of other chats"))
-            column.addLayout(self._offer(known[:_OFFERED]))
+            column.addWidget(self._offer(known[:_OFFERED]))
         keys = QDialogButtonBox.StandardButton
         box = QDialogButtonBox(keys.Ok | keys.Cancel)
         box.accepted.connect(self.accept)
@@ -55,14 +56,16 @@ class TagsDialog(QDialog):
         self._mark()
         self.setMinimumWidth(360)
 
-    def _offer(self, known: Sequence[str]) -> QGridLayout:
-        grid = fill(QGridLayout(), spacing=(8, 8))
+    def _offer(self, known: Sequence[str]) -> QFrame:
+        frame = named(QFrame(), segmented="true")
+        grid = fill(QGridLayout(frame), margins=2, spacing=(2, 2))
         for number, tag in enumerate(known):
-            button = named(QPushButton(button_text(tag)), f"tags.{tag}", title=f"Tag: {tag}", checkable=True)
+            button = named(QPushButton(button_text(tag)), f"tags.{tag}", title=f"Tag: {tag}", kind="segment")
+            button.setCheckable(True)
             button.clicked.connect(lambda on, tag=tag: self._toggle(tag, on))
             self.buttons.append(button)
             grid.addWidget(button, number // _ACROSS, number % _ACROSS)
-        return grid
+        return frame
 
     def _toggle(self, tag: str, on: bool) -> None:
         others = [one for one in tags_of(self.edit.text()) if one.casefold() != tag.casefold()]

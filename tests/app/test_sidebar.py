@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
@@ -108,11 +107,6 @@ def test_new_chats_appear_and_the_open_one_stays_marked(qtbot, sidebar: Sidebar,
     history.save_chat(Chat("c9", "Newest", time.time(), time.time() + 5))
     qtbot.waitUntil(lambda: "Newest" in titles(sidebar), timeout=5_000)
     assert sidebar.list.currentIndex().data() == "Pages"
-
-
-def test_export(sidebar: Sidebar, tmp_path: Path) -> None:
-    sidebar.export("c0", tmp_path / "out.md")
-    assert (tmp_path / "out.md").read_text(encoding="utf-8").startswith("# Pages\n")
 
 
 def choose(menu: QMenu, *words: str) -> None:

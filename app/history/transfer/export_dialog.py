@@ -1,0 +1,137 @@
+"""The dialog that exports many chats: in which format, to one zip or to a folder, with progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.history.records import ListedChat
+from app.history.store import HistoryStore
+from app.history.transfer.export_job import ExportJob
+from app.history.transfer.formats import FORMATS
+from app.history.transfer.places import FolderPlace, Place, ZipPlace
+from app.theme.widgets import Segments, caption, fill, named, say
+
+ABOUT = {
+    "markdown": "The branch that each chat shows, as text that any editor opens.",
+    "html": "The branch that each chat shows, as pages for a browser that load nothing from elsewhere.",
+    "pdf": "The branch that each chat shows, on pages to print. Takes the longest.",
+    "json": "Everything, all branches included, for a backup or another Kvasir, which can import it.",
+}
+WIDTH = 460
+
+
+class ExportDialog(QDialog):
+    """``chats`` are those to export, which ``what`` names, as "all chats"."""
+
+    def __init__(
+        self, history: HistoryStore, chats: Sequence[ListedChat], what: str, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._history, self._chats = history, list(chats)
+        self.job: ExportJob | None = None
+        named(self, "export", windowTitle=f"Export {what}")
+        count = "1 chat" if len(chats) == 1 else f"{len(chats):,} chats"
+        self.format = Segments("Format", list(FORMATS), [each.title for each in FORMATS.values()], "export.format")
+        self.place = Segments("Place", ("zip", "folder"), ("one zip file", "a folder"), "export.place")
+        self._format, self._place = "markdown", "zip"
+        self.format.choose(self._format)
+        self.place.choose(self._place)
+        self.format.chosen.connect(self._choose_format)
+        self.place.chosen.connect(self._choose_place)
+        self._about = caption(ABOUT[self._format], "export.about")
+        self._bar = named(QProgressBar(), "export.progress", title="Progress of the export", textVisible=False)
+        self._said = caption(name="export.said")
+        self._go = named(QPushButton("Export…"), "export.go", clicked=self._ask, kind="primary")
+        self._close = named(QPushButton("Close"), "export.close", clicked=self.reject)
+        for hidden in (self._bar, self._said):
+            hidden.hide()
+        fill(
+            QVBoxLayout(self),
+            named(QLabel(f"{count}, each a file"), role="title"),
+            _row("Format", self.format),
+            self._about,
+            _row("Into", self.place),
+            1,
+            self._bar,
+            self._said,
+            fill(QHBoxLayout(), 1, self._close, self._go, spacing=8),
+            margins=16,
+            spacing=12,
+        )
+        self.setMinimumWidth(WIDTH)
+        self._go.setDefault(True)
+
+    def start(self, path: Path) -> None:
+        """Export to a zip at ``path``, or to a new folder in it."""
+        name = f"Kvasir chats {time.strftime('%Y-%m-%d')}"
+        place: Place = ZipPlace(path) if self._place == "zip" else FolderPlace(path, name)
+        job = self.job = ExportJob(self._history, self._chats, FORMATS[self._format], place, self)
+        job.progressed.connect(self._on_progress)
+        job.ended.connect(self._on_ended)
+        self._bar.setRange(0, max(1, len(self._chats)))
+        self._bar.setValue(0)
+        self._bar.show()
+        say(self._said, "Exporting…", "caption")
+        self._settle(True)
+        job.start()
+
+    def done(self, result: int) -> None:
+        """Closing cancels."""
+        if self.job is not None:
+            self.job.close_down()
+        super().done(result)
+
+    def _ask(self) -> None:
+        if self._place == "zip":
+            start = str(Path.home() / f"Kvasir chats {time.strftime('%Y-%m-%d')}.zip")
+            path, _ = QFileDialog.getSaveFileName(self, "Export to a zip file", start, "Zip (*.zip)")
+        else:
+            path = QFileDialog.getExistingDirectory(self, "Export to a new folder in", str(Path.home()))
+        if path:
+            self.start(Path(path))
+
+    def _choose_format(self, key: str) -> None:
+        self._format = key
+        self._about.setText(ABOUT[key])
+
+    def _choose_place(self, key: str) -> None:
+        self._place = key
+
+    def _on_progress(self, done: int, total: int) -> None:
+        self._bar.setValue(done)
+        say(self._said, f"{done:,} of {total:,}", "caption")
+
+    def _on_ended(self, whole: bool, sentence: str) -> None:
+        self._bar.setVisible(whole)
+        say(self._said, sentence, "caption" if whole else "warn")
+        self._settle(False)
+
+    def _settle(self, running: bool) -> None:
+        for part in (self.format, self.place, self._go):
+            part.setEnabled(not running)
+        stop: Callable[[], None] = self._cancel if running else self.reject
+        self._close.setText("Cancel" if running else "Close")
+        self._close.clicked.disconnect()
+        self._close.clicked.connect(stop)
+
+    def _cancel(self) -> None:
+        if self.job is not None:
+            self.job.cancel()
+
+
+def _row(name: str, control: QWidget) -> QHBoxLayout:
+    return fill(QHBoxLayout(), (QLabel(name), 1), (control, 0, Qt.AlignmentFlag.AlignRight), spacing=16)
