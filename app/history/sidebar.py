@@ -294,6 +294,12 @@ class Sidebar(QWidget):
 
         self._open_dialog(ExportDialog(self._history, chats, what, self))
 
+    def import_files(self, paths: Sequence[Path]) -> None:
+        """Import the chats of these files, and show what comes of it."""
+        from app.history.transfer.import_dialog import ImportDialog  # few ever ask
+
+        self._open_dialog(ImportDialog(self._history, paths, self))
+
     def close_down(self) -> None:
         """Before the program ends: give up what goes on in dialogs and beside them."""
         for job in self._jobs:
@@ -471,6 +477,7 @@ class Sidebar(QWidget):
             for tag, count in tags.most_common(30):
                 shown.addAction(menu_text(tag, f"{count:,}"), partial(self.find_tag, tag))
         menu.addSeparator()
+        menu.addAction("Import chats…", self._ask_import)
         every = menu.addAction("Export all chats…", lambda: self.export_many(self._history.listed(), "all chats"))
         every.setEnabled(bool(self._history.listed()))
         return menu
@@ -478,6 +485,12 @@ class Sidebar(QWidget):
     def _export_folder(self, folder: Folder) -> None:
         inside = [chat for chat in self._history.listed() if chat.folder == folder.id]
         self.export_many(inside, f"the folder “{_short(folder.name)}”")
+
+    def _ask_import(self) -> None:
+        start, kinds = str(Path.home()), "Chats of Kvasir, OpenAI, Open WebUI, LM Studio (*.json *.zip)"
+        paths, _ = QFileDialog.getOpenFileNames(self, "Import chats", start, kinds)
+        if paths:
+            self.import_files([Path(path) for path in paths])
 
     def _ask_export(self, chat_id: str) -> None:
         chat = self._history.chat(chat_id)

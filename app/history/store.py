@@ -14,10 +14,12 @@ from pathlib import Path
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
-from app.history import backups, cells, search, writer
+from app.history import backups, cells, search, statements, writer
+from app.history.bulk import BulkWriter
 from app.history.cells import Bad
 from app.history.records import Chat, Draft, Folder, ListedChat, SearchHit, StoredMessage, now
 from app.history.schema import HistoryUnusableError
+from app.history.statements import packed, storable
 from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
 from app.history.writer import HistoryWriter, WriteJob
@@ -27,8 +29,6 @@ log = logging.getLogger(__name__)
 
 _CHAT, _LISTED, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.LISTED), ", ".join(cells.MESSAGE)
 _DRAFT = ", ".join(Draft._fields[:3])
-_CHANGING = ("content", "state", "stats", "spans", "thinking", "parts")
-"""Columns of a message that change while it is written."""
 _KNOWN_AS = {
     "sampling": "the sampling settings",
     "stats": "the statistics of an answer",
@@ -182,7 +182,7 @@ class HistoryStore(QObject):
         titled = [chat for chat in chats if all(term.inside(chat.title) for term in terms)]
         found = {chat.id: SearchHit(chat, "") for chat in titled[:limit]}
         known = {chat.id: chat for chat in chats}
-        among = _packed(list(known)) if tags else ""
+        among = packed(list(known)) if tags else ""
         for chat_id, message, content in search.messages(self._read, terms, "c.id", 4 * limit, among):
             hit = found.get(chat_id)
             if chat_id in known and (not hit.message if hit is not None else len(found) < limit):
@@ -226,41 +226,19 @@ class HistoryStore(QObject):
 
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
-        sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
-        row = (
-            *chat[:5],
-            sampling,
-            chat.leaf,
-            thinking,
-            chat.overflow,
-            chat.adapter,
-            _packed(chat.servers),
-            _packed(chat.remote),
-        )
-        updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
-        sql = f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}"
-        self._write(sql, row, chat.id, tell=True)
+        self._write(*statements.of_chat(chat), chat.id, tell=True)
 
     def save_message(self, message: StoredMessage) -> None:
         """Insert the message or replace it."""
-        stats, spans = msgspec.json.encode(message.stats).decode(), msgspec.json.encode(message.spans).decode()
-        row = (*message[:6], stats, spans, message.created or now(), message.thinking, _packed(message.parts))
-        updates = ", ".join(f"{name} = excluded.{name}" for name in _CHANGING)
-        with self.together() if message.pictures else contextlib.nullcontext():
-            self._write(
-                f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?,?) "
-                f"ON CONFLICT (id) DO UPDATE SET {updates}",
-                row,
-                message.chat,
-                key=f"message {message.id}",
-            )
-            for place, data in enumerate(message.pictures):
-                values = (message.id, place, data)
-                self._write("INSERT OR REPLACE INTO pictures VALUES (?,?,?)", values, message.chat)
+        kept, *shown = statements.of_message(message)
+        with self.together() if shown else contextlib.nullcontext():
+            self._write(*kept, message.chat, key=f"message {message.id}")
+            for picture in shown:
+                self._write(*picture, message.chat)
 
     def save_tools(self, chat_id: str, tools: ToolConfig | None) -> str:
         """Keep what an answer of this chat is told of tools, None for no tools; its digest."""
-        config = _packed(tools)
+        config = packed(tools)
         digest = hashlib.sha256(config.encode()).hexdigest()[:16]
         self._write("INSERT OR IGNORE INTO tools VALUES (?,?,?)", (chat_id, digest, config), chat_id)
         return digest
@@ -289,7 +267,7 @@ class HistoryStore(QObject):
         self._write("UPDATE chats SET archived = ? WHERE id = ?", (archived, chat_id), chat_id, tell=True)
 
     def set_tags(self, chat_id: str, tags: Sequence[str]) -> None:
-        self._write("UPDATE chats SET tags = ? WHERE id = ?", (_packed(tags), chat_id), chat_id, tell=True)
+        self._write("UPDATE chats SET tags = ? WHERE id = ?", (packed(tags), chat_id), chat_id, tell=True)
 
     def save_folder(self, folder: Folder) -> None:
         """Insert the folder or replace it."""
@@ -317,10 +295,10 @@ class HistoryStore(QObject):
         self._write("UPDATE chats SET adapter = ? WHERE id = ?", (adapter, chat_id), chat_id)
 
     def set_servers(self, chat_id: str, servers: Sequence[str]) -> None:
-        self._write("UPDATE chats SET servers = ? WHERE id = ?", (_packed(servers), chat_id), chat_id)
+        self._write("UPDATE chats SET servers = ? WHERE id = ?", (packed(servers), chat_id), chat_id)
 
     def set_remote(self, chat_id: str, remote: RemoteModel | None) -> None:
-        self._write("UPDATE chats SET remote = ? WHERE id = ?", (_packed(remote), chat_id), chat_id)
+        self._write("UPDATE chats SET remote = ? WHERE id = ?", (packed(remote), chat_id), chat_id)
 
     def set_unread(self, chat_id: str, unread: bool) -> None:
         """Set whether the chat has an answer that nobody has seen."""
@@ -342,6 +320,17 @@ class HistoryStore(QObject):
 
     def undelete(self, chat_id: str) -> None:
         self._write("UPDATE chats SET deleted = 0 WHERE id = ?", (chat_id,), chat_id, tell=True)
+
+    def bulk(self) -> BulkWriter:
+        """A way to write thousands of chats, for a thread of its own; :attr:`changed` says nothing of them. Raises
+        sqlite3.Error and OSError."""
+        file = self._file
+
+        def check() -> None:
+            if _identity(self._path) != file:
+                raise OSError(f"another file was put at {self._path}")
+
+        return BulkWriter(lambda: self._connect(writer.CLOSE_S), check, self._writer.lock)
 
     def flush(self, patience_s: float = writer.PATIENCE_S) -> bool:
         """Wait until every write issued so far is in the file; not for long, and not at all where writing fails.
@@ -494,7 +483,7 @@ class HistoryStore(QObject):
         """``chat`` is the one of which a person saw what is written, ``tell`` whether to announce it, or which one."""
         told = (tell,) if isinstance(tell, str) else (chat,) if tell and chat else ()  # "" is a folder
         chats = frozenset() if chat is None else frozenset((chat,))
-        job = WriteJob(((sql, tuple(map(_storable, values))),), chats, told, key, last)
+        job = WriteJob(((sql, tuple(map(storable, values))),), chats, told, key, last)
         if self._together is not None:
             self._together.append(job)
         else:
@@ -521,17 +510,6 @@ def _identity(path: Path) -> tuple[int, int]:
     """Device and inode of the file at a path. Raises OSError."""
     facts = path.stat()
     return facts.st_dev, facts.st_ino
-
-
-def _packed(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _storable(value: object) -> object:
-    """Half of a surrogate pair, which no file can hold, becomes a replacement character."""
-    if isinstance(value, str) and not cells.encodable(value):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
 
 
 def _keep_private(path: Path) -> None:

@@ -63,6 +63,8 @@ class HistoryWriter:
         self._connect, self._restored = connect, restored
         self._told, self._failed, self._recovered = told, failed, recovered
         self._connection: sqlite3.Connection | None = None
+        self.lock = threading.Lock()
+        """Held by whoever of this process writes to the file."""
         self._state = threading.Condition()
         self._jobs: list[WriteJob] = []
         self._fresh = self._closing = False
@@ -172,16 +174,17 @@ class HistoryWriter:
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for sql, values in job.statements:
-                connection.execute(sql, values)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise
+        with self.lock:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for sql, values in job.statements:
+                    connection.execute(sql, values)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
 
     def _fail(self, error: Exception) -> None:
         held = is_held(error)
