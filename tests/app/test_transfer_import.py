@@ -413,3 +413,13 @@ def test_what_the_window_writes_meanwhile_is_kept(qtbot, history: HistoryStore, 
     assert len(history.listed()) == 170
     job.close_down()
     checked(history)
+
+
+def test_closing_the_program_ends_an_import(qtbot, sidebar: Sidebar, history: HistoryStore, tmp_path: Path) -> None:
+    path = written(tmp_path / "conversations.json", [openai(str(number)) for number in range(300)])
+    sidebar.import_files([path])
+    job = sidebar.findChild(ImportDialog).job
+    sidebar.close_down()
+    assert not job.running
+    assert len(job.report.ids) == len(history.listed()) < 300
+    checked(history)

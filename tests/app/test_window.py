@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.help.page import HelpPage
-from app.history.records import StoredMessage
+from app.history.records import Chat, StoredMessage
 from app.shortcuts import TABLE, ShortcutsDialog
 from app.theme.widgets import Toggle
 from app.window.window import MainWindow
@@ -369,8 +369,13 @@ def test_every_shortcut_is_bound_once_and_works(qtbot, make_program):
     assert window.page == MainWindow.HELP
     trigger["Ctrl+,"]()
     assert window.page == MainWindow.SETTINGS
-    trigger["Ctrl+N"]()
+    window.sidebar._history.save_chat(Chat("c", "Old", 1.0, 2.0))
+    window.sidebar.refresh()
+    window.sidebar.select("c")
+    trigger["F2"]()
     assert window.page == MainWindow.CHAT
+    assert window.sidebar.list.viewport().findChild(QLineEdit).text() == "Old"
+    trigger["Ctrl+N"]()
     trigger["Ctrl+Shift+O"]()
     assert not window.panel.isVisible()
     trigger["Ctrl+/"]()
