@@ -21,8 +21,11 @@ from app.history.records import AnswerStats, Chat, Folder, Repeat, StoredMessage
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.history.transfer import chat_file
+from app.history.transfer.export_job import ExportJob
+from app.history.transfer.formats import FORMATS
 from app.history.transfer.import_dialog import ImportDialog
 from app.history.transfer.import_job import ImportJob
+from app.history.transfer.places import ZipPlace
 from app.history.transfer.readers import files
 from app.history.transfer.readers.found import FoundChat, Skipped
 from app.history.tree import MessageTree
@@ -342,6 +345,27 @@ def test_own_files_come_back_whole(qtbot, sidebar: Sidebar, history: HistoryStor
     assert back == record
     assert history.tools(chat_id, "d1") == tools
     assert "1 already here" in imported(qtbot, sidebar, tmp_path / "own.json")._said.text()
+
+
+def test_a_zip_of_all_chats_comes_back(qtbot, sidebar: Sidebar, history: HistoryStore, tmp_path: Path) -> None:
+    other = HistoryStore(tmp_path / "other" / "history.db")
+    other.save_folder(Folder("f", "Trips"))
+    for number, title in enumerate(("conversations about pages", "Same", "Same")):
+        other.save_chat(Chat(f"o{number}", title, 1.0, 2.0 + number))
+        other.save_message(StoredMessage(f"m{number}", f"o{number}", "", "user", f"text {number}", created=3.0))
+    other.set_folder("o1", "f")
+    job = ExportJob(other, other.listed(), FORMATS["json"], ZipPlace(tmp_path / "all.zip"))
+    with qtbot.waitSignal(job.ended, timeout=10_000):
+        job.start()
+    imported(qtbot, sidebar, tmp_path / "all.zip")
+    (folder,) = history.folders()
+    assert [(chat.title, chat.folder) for chat in history.listed()] == [
+        ("Same", ""),
+        ("Same", folder.id),
+        ("conversations about pages", ""),
+    ]
+    assert [history.messages(chat.id)[0].content for chat in history.listed()] == ["text 2", "text 1", "text 0"]
+    other.close()
 
 
 @pytest.mark.parametrize(

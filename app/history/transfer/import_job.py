@@ -29,6 +29,10 @@ REMOVED_AT_ONCE = 20
 HERE = "already here"
 
 
+class _CancelledError(Exception):
+    """The person, or the end of the program, ended the import."""
+
+
 class ImportReport:
     """What came of an import."""
 
@@ -123,12 +127,16 @@ class ImportJob(QObject):
 
     def _import_file(self, bulk: BulkWriter, path: Path, number: int) -> None:
         def tell(share: float) -> None:
+            if self._stop.is_set():
+                raise _CancelledError
             self.progressed.emit((number + share) / len(self._paths), len(self.report.ids))
 
         reader = chats(path, tell)
         while not self._stop.is_set():
             try:
                 found = next(reader, None)
+            except _CancelledError:
+                return
             except BrokenFileError as error:
                 self.report.problems.append(f"“{path.name}” could not be read to its end: {error}.")
                 return

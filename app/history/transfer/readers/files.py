@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,10 +19,12 @@ from app.history.transfer.readers import lm_studio, open_webui, openai
 from app.history.transfer.readers.found import FoundChat, Skipped
 
 CHUNK = 1 << 20
-MOST = 1 << 29
+MOST = 1 << 27
 """Characters that one chat can have."""
 PICTURE = 1 << 26
 """Bytes of a picture in a zip at most."""
+_OPENAI = re.compile(r"conversations(-\d+)?\.json")
+"""The files of chats in OpenAI's zip, which has others."""
 NO_CHAT = "not chats"
 LATER = "of a later version of Kvasir"
 EMPTY = "without messages"
@@ -32,7 +35,10 @@ class BrokenFileError(Exception):
 
 
 def chats(path: Path, progress: Callable[[float], object]) -> Iterator[FoundChat | Skipped]:
-    """The chats of ``path``; ``progress`` is told how much of it was read, 0 to 1. Raises BrokenFileError, OSError."""
+    """The chats of ``path``; ``progress`` is told how much of it was read, 0 to 1, and what it raises ends the reading.
+
+    Raises BrokenFileError, OSError.
+    """
     with path.open("rb") as file:
         if zipfile.is_zipfile(file):
             yield from _zipped(file, progress)
@@ -45,7 +51,7 @@ def _zipped(file: IO[bytes], progress: Callable[[float], object]) -> Iterator[Fo
     try:
         with zipfile.ZipFile(file) as zipped:
             names = [info for info in zipped.infolist() if info.filename.casefold().endswith(".json")]
-            wanted = [info for info in names if info.filename.rpartition("/")[2].startswith("conversations")] or names
+            wanted = [info for info in names if _OPENAI.fullmatch(info.filename.rpartition("/")[2])] or names
             if not wanted:
                 raise BrokenFileError("no file of chats is in it")
             whole, before = max(1, sum(info.file_size for info in wanted)), 0
@@ -120,7 +126,6 @@ def _values(stream: IO[str], progress: Callable[[int], object]) -> Iterator[Any]
             except ValueError as unfinished:
                 error = unfinished
             else:
-                progress(read)
                 yield value
                 if not inside:
                     return
@@ -132,6 +137,7 @@ def _values(stream: IO[str], progress: Callable[[int], object]) -> Iterator[Any]
         more = stream.read(max(CHUNK, len(buffer) - at))  # twice as much, so that few attempts are made
         read, ended = read + len(more), not more
         buffer, at = buffer[at:] + more, 0
+        progress(read)
 
 
 def _past_space(buffer: str, at: int, inside: bool) -> int:
