@@ -15,7 +15,19 @@ from app.history.records import AnswerStats, Chat, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from app.settings.store import SettingsStore, UserSettings
 
-CHAT = ("title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow", "servers")
+CHAT = (
+    "title",
+    "created",
+    "updated",
+    "system_prompt",
+    "sampling",
+    "leaf",
+    "thinking",
+    "overflow",
+    "servers",
+    "folder",
+    "tags",
+)
 MESSAGE = ("parent", "role", "content", "state", "stats", "spans", "created", "thinking", "parts")
 COLUMNS = [*(("chats", column) for column in CHAT), *(("messages", column) for column in MESSAGE)]
 ODD = ("'x'", "CAST(X'C328FF' AS TEXT)", "X'00FF'", "9e999", "-1", """'[["",-5]]'""", """'{"temperature":"hot"}'""")
@@ -175,8 +187,10 @@ def test_the_window_starts_whatever_is_in_its_settings(start, value: str) -> Non
 def test_the_window_starts_over_a_bad_cell_and_says_so(start) -> None:
     path = paths.data_dir() / "history.db"
     filled(path)
+    spoil(path, "chats", "tags", "'x'")
     spoil(path, "chats", "sampling", '\'{"temperature":"hot"}\'')
     program = start(model=False)
-    assert "the sampling settings of “Pages”" in program.chat.notice.text
+    assert "the tags of “Pages”" in program.chat.notice.text
     program.chat.open_chat("c")
+    assert "the sampling settings of “Pages”" in program.chat.notice.text
     assert len(program.chat.transcript.views) == 2

@@ -200,15 +200,13 @@ NAMES = [
     *("files", "tags", "metadata", "thoughts"),
 ]
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(NAMES),
-            inner | st.sampled_from(["user", "assistant", "kvasir.chat", "text", "contentBlock"]),
-            max_size=5,
-        )
-    ),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=6)
+    | st.sampled_from(["user", "assistant", "kvasir.chat", "text", "contentBlock"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
     max_leaves=25,
 )
 
