@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QBuffer
-from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog, QPushButton
 
 from app.history.records import AnswerStats, Chat, Folder, StoredMessage, TextSpan
@@ -22,15 +20,7 @@ from app.history.transfer import chat_file
 from app.history.transfer.export_dialog import ExportDialog
 from app.history.transfer.export_job import CANCELLED
 from engine.protocol import ToolCall, ToolResult
-
-
-def picture(width: int = 4) -> bytes:
-    image = QImage(width, 4, QImage.Format.Format_RGB32)
-    image.fill(0x336699)
-    buffer = QBuffer()
-    image.save(buffer, "PNG")
-    return bytes(buffer.data().data())
-
+from tests.app.transfers import picture
 
 CODE = 'Look:\n\n```python\nif 1 < 2:\n    print("<b>&</b>")\n```\n'
 

@@ -30,7 +30,7 @@ from app.history.transfer.readers import files
 from app.history.transfer.readers.found import FoundChat, Skipped
 from app.history.tree import MessageTree
 from engine.protocol import Tool, ToolCall, ToolConfig, ToolResult
-from tests.app.test_transfer_export import picture
+from tests.app.transfers import picture
 from tests.kit.examples import examples
 
 WHEN = 1_700_000_000.0
