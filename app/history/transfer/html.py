@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from app.chat.transcript.text.markdown import to_html as markdown_to_html
@@ -38,9 +38,8 @@ a { color: var(--accent); }
 .note { color: var(--mute); font-style: italic; }
 """
 _PAPER = """
-body { font-family: sans-serif; font-size: 10pt; }
 h1 { font-size: 17pt; }
-.who { font-size: 9pt; font-weight: bold; margin-top: 18px; margin-bottom: 4px; }
+.who { font-size: 9pt; font-weight: bold; }
 pre { font-family: monospace; font-size: 8.5pt; white-space: pre-wrap; }
 code { font-family: monospace; font-size: 9pt; }
 """
@@ -54,29 +53,34 @@ def to_html(chat: Chat, path: Sequence[StoredMessage]) -> str:
     colours = (
         f":root {{ {_variables(LIGHT)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}"
     )
+    body = "".join([_head_of_chat(chat, paper=False), *(_message(message, paper=False) for message in path)])
     return (
         '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(chat.title)}</title>\n<style>\n{colours}{_SCREEN}</style>\n</head>\n<body>\n<main>\n"
-        f"{_body(chat, path, paper=False)}</main>\n</body>\n</html>\n"
+        f"{body}</main>\n</body>\n</html>\n"
     )
 
 
-def to_paper(chat: Chat, path: Sequence[StoredMessage]) -> str:
-    """The same in the part of HTML that Qt lays out on pages; nothing is folded there."""
-    t = LIGHT
-    colours = f".who, .mute {{ color: {t.mute}; }} pre {{ background-color: {t.raised}; }}"
-    return f"<html><head><style>{_PAPER}{colours}</style></head><body>{_body(chat, path, paper=True)}</body></html>"
+def paper_style() -> str:
+    """The style sheet of :func:`paper_parts`."""
+    return f"{_PAPER}.who, .mute {{ color: {LIGHT.mute}; }} pre {{ background-color: {LIGHT.raised}; }}"
 
 
-def _body(chat: Chat, path: Sequence[StoredMessage], paper: bool) -> str:
+def paper_parts(chat: Chat, path: Sequence[StoredMessage]) -> Iterator[str]:
+    """The same in the part of HTML that Qt lays out on pages, a message at a time; nothing is folded there."""
+    yield _head_of_chat(chat, paper=True)
+    for message in path:
+        yield _message(message, paper=True).replace("<table>", _PAPER_TABLE)
+
+
+def _head_of_chat(chat: Chat, paper: bool) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(chat.created))
-    parts = [f'<h1>{escape(chat.title)}</h1>\n<p class="meta mute">{day}</p>\n']
+    head = f'<h1>{escape(chat.title)}</h1>\n<p class="meta mute">{day}</p>\n'
     if chat.system_prompt:
-        parts.append(f'{_head("System prompt", paper)}<div class="user">{markdown_to_html(chat.system_prompt)}</div>\n')
-    whole = "".join([*parts, *(_message(message, paper) for message in path)])
-    return whole.replace("<table>", _PAPER_TABLE) if paper else whole
+        head += f'{_head("System prompt", paper)}<div class="user">{markdown_to_html(chat.system_prompt)}</div>\n'
+    return head
 
 
 def _head(words: str, paper: bool) -> str:
