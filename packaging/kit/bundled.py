@@ -30,6 +30,7 @@ def _pynvml(site: Path) -> list[Text]:
 
 
 TEXTS: dict[str, Callable[[Path], list[Text]]] = {
+    "latex2mathml": lambda site: note("latex2mathml"),
     "nvidia-ml-py": _pynvml,
     "pyside6-essentials": lambda site: common("LGPL-3", "GPL-3") + note("qt"),
     "shiboken6": lambda site: common("LGPL-3", "GPL-3"),
@@ -108,6 +109,14 @@ INSIDE = (
         "https://python-pillow.github.io",
         "pillow",
         _of_pillow,
+    ),
+    Inside(
+        "STIX Two Math",
+        ("STIXTwoMath-Regular.ttf",),
+        "OFL-1.1",
+        "https://www.stixfonts.org",
+        "",
+        lambda folders: note("stix"),
     ),
     Inside("OpenBLAS", ("*openblas*.so*",), "BSD-3-Clause", "https://www.openblas.net", "", _of_numpy),
 )

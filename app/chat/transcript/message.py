@@ -45,6 +45,8 @@ class MessageView(QWidget):
 
     refolded = Signal(str)
     """The person unfolded or folded a part of this message (its id); it has another height now."""
+    resized = Signal(str)
+    """A part of this message (its id) may have another height, by no act of the person's."""
 
     def __init__(self, message: StoredMessage, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -268,7 +270,7 @@ class MessageView(QWidget):
                 self._blocks.append(self._make(block))
                 self._heights.append(0)
             widget = self._blocks[index]
-            widget.show_block(block, growing)
+            widget.show_block(block, growing and index == len(blocks) - 1)
             if self._tint:
                 widget.set_tint(self._spans)
             self._heights[index] = 0
@@ -283,8 +285,17 @@ class MessageView(QWidget):
             if block.kind == "code"
             else TextBlock(self._theme, home, plain=home is not self)
         )
+        if isinstance(widget, TextBlock):
+            widget.resized.connect(lambda: self._on_resized(widget))
         widget.show()
         return widget
+
+    def _on_resized(self, widget: TextBlock | CodeBlock) -> None:
+        if widget in self._blocks:
+            self._heights[self._blocks.index(widget)] = 0
+            if self._tint:
+                widget.set_tint(self._spans)
+            self.resized.emit(self._message.id)
 
     def _drop(self, start: int) -> None:
         for widget in self._blocks[start:]:

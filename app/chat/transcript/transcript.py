@@ -224,6 +224,11 @@ class Transcript(QScrollArea):
             self._sync()
             self._on_scroll()
 
+    def _on_resized(self, message_id: str) -> None:
+        if (item := self._find(message_id)) is not None:
+            item.measured = False
+            self._sync()
+
     def _sync(self) -> None:
         """Make positions, heights and widgets agree. What the reader looks at stays where it is."""
         if self._syncing:
@@ -295,6 +300,7 @@ class Transcript(QScrollArea):
         view.acted.connect(self.acted)
         view.decided.connect(self.decided)
         view.refolded.connect(self._on_refolded)
+        view.resized.connect(self._on_resized)
         view.show()
         item.view = view
         item.measured = False

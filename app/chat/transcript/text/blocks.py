@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
     QDesktopServices,
     QFont,
@@ -21,7 +22,16 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
 
-from app.chat.transcript.text.markdown import Alignment, MarkdownBlock, align, to_html
+from app.chat.transcript.text.formula_object import (
+    FormulaPainter,
+    selected_source,
+    sources,
+    to_image,
+    without_images,
+)
+from app.chat.transcript.text.formulas import draw_within
+from app.chat.transcript.text.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
+from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
@@ -34,6 +44,8 @@ QUOTE_PX = 14
 HEADINGS_PX = (18, 16, 14)
 """Text sizes of headings; from the third level on they are bold only."""
 ABOVE_HEADING_PX, BELOW_HEADING_PX = 14, 4
+DRAWING_S = 0.012
+"""Time in one turn of the event loop in which formulas are begun; the others follow in later turns."""
 
 
 class TextView(QTextBrowser):
@@ -66,9 +78,14 @@ class TextView(QTextBrowser):
         return self._theme.ui_font()
 
     def createMimeDataFromSelection(self) -> QMimeData:
-        """Return the selection for the clipboard, every letter unchanged: a no-break space stays one, for example."""
+        """Return the selection for the clipboard: formulas as LaTeX, every letter unchanged, also a no-break space."""
         copied = super().createMimeDataFromSelection()
-        copied.setText(selected(self.textCursor()))
+        html = copied.html()  # asking for it fills in every format
+        copied.setText(selected_source(self.textCursor()))
+        if OBJECT in selected(self.textCursor()):
+            copied.setHtml(without_images(html))
+            for name in ("text/markdown", "application/vnd.oasis.opendocument.text"):
+                copied.removeFormat(name)
         return copied
 
     def fit(self, width: int) -> int:
@@ -116,16 +133,24 @@ class TextView(QTextBrowser):
 class TextBlock(TextView):
     """One or several Markdown blocks that are not code, or plain text (what the person wrote)."""
 
+    resized = Signal()
+    """Formulas were drawn that had to wait: it may have another height now."""
+
     def __init__(self, theme: Theme, parent: QWidget, plain: bool = False) -> None:
         super().__init__(theme, parent)
         self._plain = plain
+        self._growing = False
+        self._deadline = 0.0
+        self._waiting: list[str] = []
+        """Formulas that are shown as their source until there was time to draw them."""
+        self._painter: FormulaPainter | None = None
         self.setAccessibleName("Message text")
         self._block = MarkdownBlock("text", 0, 0, "", 0)
         self._aligned = Alignment("", "", [])
         self._quotes = False
 
     def show_block(self, block: MarkdownBlock, growing: bool) -> None:
-        self._block = block
+        self._block, self._growing = block, growing
         self._render()
 
     def set_tint(self, spans: Sequence[TextSpan] | None) -> None:
@@ -134,13 +159,14 @@ class TextBlock(TextView):
             return
         shown, source = self.toPlainText(), self._block.body
         known = self._aligned.prefix(shown, source)
-        self._aligned = Alignment(shown, source, align(shown, source, known))
+        self._aligned = Alignment(shown, source, align(shown, source, known, sources(self.document())))
         self.mark(tinted_runs(self._aligned.where, self._block.body_start, spans))
 
     def restyle(self) -> None:
         self._render()
 
     def _render(self) -> None:
+        selection = Selection.of(self)
         document = self.document()
         document.setDefaultFont(self.text_font())
         self.setWordWrapMode(wrap_mode(self._block.body))
@@ -148,9 +174,34 @@ class TextBlock(TextView):
             self.setPlainText(self._block.body)
         else:
             document.setDefaultStyleSheet(_document_style(self._theme))
-            self.setHtml(to_html(self._block.body))
+            self._waiting, self._deadline = [], 0.0
+            self.setHtml(to_html(self._block.body, self._formula, self._growing))
         self._settle()
         self._quotes = ">" in self._block.body
+        if selection is not None:
+            selection.restore(self)
+        if self._waiting:
+            QTimer.singleShot(0, self, self._draw_waiting)
+
+    def _formula(self, source: str, alone: bool) -> str:
+        if self._painter is None:
+            self._painter = FormulaPainter(self._theme, self.document())
+        self._deadline = self._deadline or time.monotonic() + DRAWING_S
+        result = draw_within(source, self._deadline)
+        if result is None:
+            self._waiting.append(source)
+        return to_image(source, result, alone)
+
+    def _draw_waiting(self) -> None:
+        """Draw some of the formulas that wait, and show them when all of them are drawn."""
+        deadline = time.monotonic() + DRAWING_S
+        while self._waiting and draw_within(self._waiting[-1], deadline) is not None:
+            del self._waiting[-1]
+        if self._waiting:
+            QTimer.singleShot(0, self, self._draw_waiting)
+        else:
+            self._render()
+            self.resized.emit()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
@@ -15,6 +15,8 @@ from engine.base.lines import split_lines
 _parser = extend(
     MarkdownIt("commonmark", {"html": False, "inline_definitions": True}).enable(["table", "strikethrough"])
 )
+OBJECT = "\ufffc"
+"""Stands for a formula in the text of a document."""
 _RESYNC = 160
 """Characters of markup that :func:`align` may skip to find the next shown character."""
 
@@ -91,9 +93,12 @@ class GrowingText:
         return first
 
 
-def to_html(source: str) -> str:
-    """Raw HTML in the source comes out as text, images as their words."""
-    return _parser.render(source)
+def to_html(source: str, formula: Callable[[str, bool], str] | None = None, growing: bool = False) -> str:
+    """Raw HTML in the source comes out as text, images as their words.
+
+    ``formula`` makes HTML of the source of a formula and whether it stands alone; without it maths is as written.
+    """
+    return _parser.render(source, {"formula": formula, "growing": growing})
 
 
 class Alignment(NamedTuple):
@@ -111,18 +116,28 @@ class Alignment(NamedTuple):
         return self.where[:keep] if same else []
 
 
-def align(shown: str, source: str, known: Sequence[int] = ()) -> list[int]:
+def align(shown: str, source: str, known: Sequence[int] = (), formulas: Sequence[str] = ()) -> list[int]:
     """Index in the Markdown source of each character of the rendered text, -1 if there is none.
 
-    ``known`` is the result for the beginning of ``shown``.
+    ``known`` is the result for the beginning of ``shown``, ``formulas`` are the sources of the objects in it.
     """
     indices = list(known)
-    at = next((index + 1 for index in reversed(indices) if index >= 0), 0)
+    last = next((place for place in range(len(indices) - 1, -1, -1) if indices[place] >= 0), None)
+    before = shown.count(OBJECT, 0, len(indices))
+    drawn = iter(formulas[before:])
+    at = 0
+    if last is not None:
+        at = indices[last] + (len(formulas[before - 1]) if shown[last] == OBJECT and before <= len(formulas) else 1)
     for char in shown[len(indices) :]:
         if char == "\n":  # between paragraphs, items and cells; marking one would paint over list numbers
             indices.append(-1)
             continue
-        if char.isspace() or char == "\ufffc":
+        if char == OBJECT and (formula := next(drawn, "")):
+            found = source.find(formula, at, at + _RESYNC + len(formula))
+            indices.append(found)
+            at = found + len(formula) if found >= 0 else at
+            continue
+        if char.isspace() or char == OBJECT:
             if at < len(source) and source[at].isspace():
                 indices.append(at)
                 at += 1

@@ -1,11 +1,13 @@
-"""Markdown beyond CommonMark: task lists, footnotes, maths, which is shown as written, and a placeholder for
-images, which are never loaded. Nothing is hidden: definitions of links are shown too."""
+"""Markdown beyond CommonMark: task lists, footnotes, maths, and a placeholder for images, which are never loaded.
+Nothing is hidden: definitions of links are shown too."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from copy import copy
 from html import escape
+from itertools import chain
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -16,6 +18,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from app.chat.transcript.text.formulas import ENVIRONMENTS, bare
 from engine.base.lines import split_lines
 
 _DONE = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
@@ -27,12 +30,17 @@ IMAGE = "▨"
 _MATHS = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
 """Delimiters that begin and end maths."""
 _ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}")
-_IN_DOLLARS = re.compile(r"\$(?![\s$])(?:\\.|[^$\\\n]){1,500}(?<!\s)\$(?!\d)")
-"""Maths in dollars by Pandoc's rule, so that prices are none."""
+_IN_DOLLARS = re.compile(r"(?<![\w$])\$(?![\s$])(?:\\.|[^$\\\n]){1,500}(?<!\s)\$(?![\w$])")
+"""Maths in dollars by Pandoc's rule, so that prices are none; nor are variables of a shell."""
+_PRICE = re.compile(r"\$\d[\d.,]*\s+(?!\\)[^\W\d_]{3,}[^\\^_={}]*\$$")
+"""An amount with words, as in "$5 million or 6$", which the rule would take for maths."""
 _AS_WRITTEN = re.compile(r"\\[()\[\],;]")
 """Escapes that are more often maths than Markdown."""
 _MOST = 4_000
 """Characters of maths in which its end is looked for."""
+_BEGINS_BLOCK = re.compile(r"[-+*>#|]|\d+[.)]|```|~~~")
+"""What a list, quote, heading, table or fence begins with."""
+_BREAKS = ("softbreak", "hardbreak")
 
 
 def extend(parser: MarkdownIt) -> MarkdownIt:
@@ -44,7 +52,9 @@ def extend(parser: MarkdownIt) -> MarkdownIt:
     parser.inline.ruler.before("escape", "maths", _maths)
     parser.core.ruler.after("block", "whole_rows", _whole_rows)
     parser.core.ruler.after("inline", "definition", _definition)
+    parser.core.ruler.after("inline", "displayed", _displayed)
     parser.add_render_rule("image", _image)
+    parser.add_render_rule("formula", _formula)
     return parser
 
 
@@ -106,8 +116,11 @@ def _definition(state: StateCore) -> None:
     state.tokens = tokens
 
 
-def _end_of_maths(text: str, start: int, stop: int) -> int:
-    """End of the maths that begins at ``start``, at most ``stop``; -1 if none begins, or it has no end."""
+def _end_of_maths(text: str, start: int, stop: int, growing: bool = False) -> int:
+    """End of the maths that begins at ``start``, at most ``stop``; -1 if none begins, or it has no end.
+
+    While the text is ``growing`` a dollar at its end may still turn out to be that of a price.
+    """
     closing = _MATHS.get(text[start : start + 2], "")
     if not closing and (environment := _ENVIRONMENT.match(text, start, stop)):
         closing = f"\\end{{{environment[1]}}}"
@@ -115,40 +128,110 @@ def _end_of_maths(text: str, start: int, stop: int) -> int:
         found = text.find(closing, start + 2, min(stop, start + _MOST))
         return found + len(closing) if found > start + 2 else -1
     dollars = _IN_DOLLARS.match(text, start, stop)
-    return dollars.end() if dollars else -1
+    if not dollars or _PRICE.match(dollars[0]) or (growing and dollars.end() == stop):
+        return -1
+    return dollars.end()
 
 
 def _maths(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] not in "\\$":
         return False
-    end = _end_of_maths(state.src, state.pos, state.posMax)
-    if end < 0 and _AS_WRITTEN.match(state.src, state.pos, state.posMax):
+    end = _end_of_maths(state.src, state.pos, state.posMax, bool(state.env.get("growing")))
+    written = end < 0 and _AS_WRITTEN.match(state.src, state.pos, state.posMax)
+    if written:
         end = state.pos + 2
     if end < 0:
         return False
     if not silent:
-        for number, line in enumerate(state.src[state.pos : end].split("\n")):
-            if number:
-                state.push("hardbreak", "br", 0)
-            state.push("text", "", 0).content = line
+        source = state.src[state.pos : end]
+        environment = _ENVIRONMENT.match(source)
+        if written or (environment and environment[1] not in ENVIRONMENTS):
+            for number, line in enumerate(source.split("\n")):
+                if number:
+                    state.push("hardbreak", "br", 0)
+                state.push("text", "", 0).content = line
+        else:
+            state.push("formula", "", 0).content = source
     state.pos = end
     return True
+
+
+def _displayed(state: StateCore) -> None:
+    """Maths that is displayed stands in a paragraph of its own."""
+    inlines = [token.children or [] for token in state.tokens if token.type == "inline"]
+    if not state.env.get("formula") or not any(map(_is_display, chain(*inlines))):
+        return
+    tokens: list[Token] = []
+    for index, token in enumerate(state.tokens):
+        opening = state.tokens[index - 1] if index else None
+        if token.type != "inline" or opening is None or opening.type != "paragraph_open":
+            tokens.append(token)
+            continue
+        del tokens[-1]
+        parts = _parts(token.children or [])
+        for number, children in enumerate(parts):
+            opened, closed = copy(opening), copy(state.tokens[index + 1])
+            opened.hidden = closed.hidden = opening.hidden and not number and not _is_display(children[0])
+            if _is_display(children[0]):
+                opened.attrs = {"align": "center"}
+            inline = copy(token)
+            inline.children = children
+            tokens += [opened, inline, closed][: 3 if number + 1 < len(parts) else 2]
+        closing = copy(state.tokens[index + 1])
+        closing.hidden = tokens[-2].hidden
+        state.tokens[index + 1] = closing
+    state.tokens = tokens
+
+
+def _is_display(token: Token) -> bool:
+    return token.type == "formula" and bare(token.content)[1]
+
+
+def _parts(children: Sequence[Token]) -> list[list[Token]]:
+    """The children before, of and behind each displayed formula, without the line breaks next to it."""
+    parts: list[list[Token]] = [[]]
+    for child in children:
+        if _is_display(child):
+            parts += [[child], []]
+        else:
+            parts[-1].append(child)
+    if len(parts) == 1:
+        return parts
+    for part in parts:
+        while part and _is_space(part[0]):
+            del part[0]
+        while part and _is_space(part[-1]):
+            del part[-1]
+    return [part for part in parts if part]
+
+
+def _is_space(token: Token) -> bool:
+    return token.type in _BREAKS or (token.type == "text" and not token.content.strip())
+
+
+def _opens_late(text: str, begin: int, stop: int) -> int:
+    """Where maths that is displayed opens in a line of words, and does not end in it; -1 for nowhere."""
+    if _BEGINS_BLOCK.match(text, begin, stop):
+        return -1
+    opens = text.rfind("\\[", begin, stop)
+    return opens if opens >= 0 and text.find("\\]", opens, stop) < 0 else -1
 
 
 def _maths_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Maths of several lines is one paragraph, whatever its lines begin with."""
     if state.is_code_block(start):
         return False
-    begin = state.bMarks[start] + state.tShift[start]
-    if state.src[begin : begin + 2] not in ("\\[", "$$") and not _ENVIRONMENT.match(state.src, begin):
+    begin, stop = state.bMarks[start] + state.tShift[start], state.eMarks[start]
+    leads = state.src[begin : begin + 2] in ("\\[", "$$") or _ENVIRONMENT.match(state.src, begin)
+    opens = begin if leads else _opens_late(state.src, begin, stop)
+    if opens < 0 or _end_of_maths(state.src, opens, stop) >= 0:
         return False
-    if _end_of_maths(state.src, begin, state.eMarks[start]) >= 0:
-        return False
-    last = start + 1
-    while last < end and not state.isEmpty(last):
+    last, closed = start + 1, False
+    while last < end and not closed and not state.isEmpty(last):
         last += 1
-        if _end_of_maths(state.src, begin, state.eMarks[last - 1]) >= 0:
-            break
+        closed = _end_of_maths(state.src, opens, state.eMarks[last - 1]) >= 0
+    if not leads and not closed:
+        return False
     if silent:
         return True
     state.push("paragraph_open", "p", 1).map = [start, last]
@@ -190,8 +273,27 @@ def _footnote_mark(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def words(children: Sequence[Token]) -> str:
+    """What inline Markdown says, without its marks; maths as it was written."""
+    found = (words(child.children) if child.children else child.content for child in children)
+    return "".join(" " if child.type in _BREAKS else said for child, said in zip(children, found, strict=True))
+
+
 def _image(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping[str, Any]
 ) -> str:
-    words = renderer.renderInlineAsText(tokens[index].children or [], options, env)
-    return f"<i>{IMAGE} {escape(words or 'image')}</i>"
+    return f"<i>{IMAGE} {escape(words(tokens[index].children or []) or 'image')}</i>"
+
+
+def _formula(
+    renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping[str, Any]
+) -> str:
+    """What ``env["formula"]`` makes of the source, given whether it stands alone; as written where there is none."""
+    source = tokens[index].content
+    show: Callable[[str, bool], str] | None = env.get("formula")
+    return show(source, len(tokens) == 1) if show is not None else as_lines(source)
+
+
+def as_lines(source: str) -> str:
+    """The source as HTML that keeps its lines."""
+    return escape(source).replace("\n", "<br />\n")
