@@ -39,7 +39,7 @@ def test_every_character_is_in_one_block_and_every_word_is_shown(pieces: list[st
     for blocks in (growing.blocks, parse(text), merged(parse(text), text)):
         assert "".join(text[block.start : block.end] for block in blocks) == text
         assert all(one.end == other.start for one, other in pairwise(blocks))
-        shown = "".join(to_html(one.body) if one.kind == "text" else f"{one.info}\n{one.body}" for one in blocks)
+        shown = "".join(to_html(one.body) if one.kind != "code" else f"{one.info}\n{one.body}" for one in blocks)
         assert [number for number in range(len(pieces)) if shown.count(f"w{number}q") != 1] == []
         for block in blocks:
             assert block.start == 0 or text[block.start - 1] in "\r\n"

@@ -18,6 +18,7 @@ from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
 from app.chat.transcript.text.markdown import GrowingText, MarkdownBlock, merged, parse
+from app.chat.transcript.text.table_block import TableBlock
 from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.history.records import StoredMessage, TextSpan
@@ -25,7 +26,10 @@ from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
 from engine.protocol import ToolCall
 
+Block = TextBlock | CodeBlock | TableBlock
 FoldedT = TypeVar("FoldedT", bound=Folded)
+
+_KINDS: dict[str, type[Block]] = {"text": TextBlock, "code": CodeBlock, "table": TableBlock}
 
 GAP_PX = 10
 FOOTER_PX = {"user": 24, "assistant": 40, "tool": 24}
@@ -57,8 +61,9 @@ class MessageView(QWidget):
         self._last = self._queued = False
         self._hovered = False
         self._focused = False
+        self._actions = False
         self._growing: GrowingText | None = None
-        self._blocks: list[TextBlock | CodeBlock] = []
+        self._blocks: list[Block] = []
         self._heights: list[int] = []
         self._fitted = 0
         self._thinking: ThinkingBlock | None = None
@@ -81,7 +86,7 @@ class MessageView(QWidget):
         return self._message
 
     @property
-    def blocks(self) -> list[TextBlock | CodeBlock]:
+    def blocks(self) -> list[Block]:
         return self._blocks
 
     @property
@@ -263,7 +268,7 @@ class MessageView(QWidget):
     def _show_blocks(self, blocks: Sequence[MarkdownBlock], first: int, growing: bool) -> None:
         for index in range(first, len(blocks)):
             block = blocks[index]
-            kind = CodeBlock if block.kind == "code" else TextBlock
+            kind = _KINDS[block.kind]
             if index < len(self._blocks) and not isinstance(self._blocks[index], kind):
                 self._drop(index)
             if index >= len(self._blocks):
@@ -278,19 +283,21 @@ class MessageView(QWidget):
         if blocks:
             self._waiting.setVisible(False)
 
-    def _make(self, block: MarkdownBlock) -> TextBlock | CodeBlock:
+    def _make(self, block: MarkdownBlock) -> Block:
         home = self._bubble or self
-        widget = (
-            CodeBlock(self._theme, home)
-            if block.kind == "code"
-            else TextBlock(self._theme, home, plain=home is not self)
-        )
-        if isinstance(widget, TextBlock):
+        widget: Block
+        if block.kind == "text":
+            widget = TextBlock(self._theme, home, plain=home is not self)
+        else:
+            widget = _KINDS[block.kind](self._theme, home)
+        if isinstance(widget, TableBlock):
+            widget.show_actions(self._actions)
+        if isinstance(widget, TextBlock | TableBlock):
             widget.resized.connect(lambda: self._on_resized(widget))
         widget.show()
         return widget
 
-    def _on_resized(self, widget: TextBlock | CodeBlock) -> None:
+    def _on_resized(self, widget: Block) -> None:
         if widget in self._blocks:
             self._heights[self._blocks.index(widget)] = 0
             if self._tint:
@@ -361,6 +368,10 @@ class MessageView(QWidget):
                 names = (*names, "overflow")
         visible = (self._hovered or self._focused or self._last) and message.state != "streaming"
         self._footer.show_actions(visible, names)
+        self._actions = self._hovered or self._focused
+        for block in self._blocks:
+            if isinstance(block, TableBlock):
+                block.show_actions(self._actions)
 
     def _name(self) -> None:
         who = {"user": "You", "assistant": "Answer", "tool": "Results of tools"}[self._message.role]

@@ -18,6 +18,7 @@ from PySide6.QtGui import (
     QTextBlockFormat,
     QTextCursor,
     QTextFormat,
+    QTextOption,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
@@ -165,11 +166,14 @@ class TextBlock(TextView):
     def restyle(self) -> None:
         self._render()
 
+    def wrap_mode(self, text: str) -> QTextOption.WrapMode:
+        return wrap_mode(text)
+
     def _render(self) -> None:
         selection = Selection.of(self)
         document = self.document()
         document.setDefaultFont(self.text_font())
-        self.setWordWrapMode(wrap_mode(self._block.body))
+        self.setWordWrapMode(self.wrap_mode(self._block.body))
         if self._plain:
             self.setPlainText(self._block.body)
         else:
@@ -275,5 +279,5 @@ def _document_style(theme: Theme) -> str:
         f"a {{ color: {t.accent}; text-decoration: none; }}"
         f"blockquote {{ color: {t.mute}; margin-left: {QUOTE_PX}px; margin-right: 0; }}"
         f"table {{ border-collapse: collapse; border: 1px solid {t.line}; }}"
-        f"th, td {{ padding: 4px 10px; border: 1px solid {t.line}; }} th {{ font-weight: 600; }}"
+        f"th, td {{ padding: 4px 10px; border: 1px solid {t.line}; }} th {{ font-weight: 600; text-align: left; }}"
     )

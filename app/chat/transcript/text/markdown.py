@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from app.chat.transcript.text.markdown_rules import extend
+from app.chat.transcript.text.markdown_rules import extend, words
 from engine.base.lines import split_lines
 
 _parser = extend(
@@ -26,10 +26,10 @@ class MarkdownBlock(NamedTuple):
     is in one block.
 
     A code block's ``body`` begins at index ``body_start``; for an indented one, whose body is not contiguous in the
-    text, that is -1. A text block's body is its Markdown source.
+    text, that is -1. The body of text and of a table is its Markdown source.
     """
 
-    kind: Literal["text", "code"]
+    kind: Literal["text", "code", "table"]
     start: int
     end: int
     body: str
@@ -60,7 +60,7 @@ def parse(text: str, offset: int = 0) -> list[MarkdownBlock]:
 def _block(token: Token, source: str, at: int) -> MarkdownBlock:
     """The block of ``token``, whose ``source`` begins at index ``at`` of the whole."""
     if token.type not in ("fence", "code_block"):
-        return MarkdownBlock("text", at, at, source.rstrip(), at)
+        return MarkdownBlock("table" if token.type == "table_open" else "text", at, at, source.rstrip(), at)
     fenced = token.type == "fence" and not source[:1].isspace()
     body_start = at + len(split_lines(source, keepends=True)[0]) if fenced else -1
     return MarkdownBlock("code", at, at, token.content.removesuffix("\n"), body_start, token.info.strip())
@@ -99,6 +99,17 @@ def to_html(source: str, formula: Callable[[str, bool], str] | None = None, grow
     ``formula`` makes HTML of the source of a formula and whether it stands alone; without it maths is as written.
     """
     return _parser.render(source, {"formula": formula, "growing": growing})
+
+
+def cells(source: str) -> list[list[str]]:
+    """What the cells of a table say, row by row."""
+    rows: list[list[str]] = []
+    for token in _parser.parse(source):
+        if token.type == "tr_open":
+            rows.append([])
+        elif token.type == "inline" and rows:
+            rows[-1].append(words(token.children or []))
+    return rows
 
 
 class Alignment(NamedTuple):
