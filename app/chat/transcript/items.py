@@ -17,6 +17,8 @@ class TranscriptItem:
     top: int = 0
     unfolded: frozenset[int] = frozenset()
     """The parts that can be folded, counted from the top, which the person unfolded."""
+    wrapped: frozenset[int] = frozenset()
+    """The code blocks, counted from the top, whose long lines the person wrapped."""
     view: MessageView | None = field(default=None, repr=False)
 
     def drop(self) -> None:

@@ -213,6 +213,20 @@ class MessageView(QWidget):
             if place in places and not fold.open:
                 fold.toggle()
 
+    @property
+    def wrapped(self) -> frozenset[int]:
+        """The code blocks, counted from the top, whose long lines the person wrapped."""
+        return frozenset(place for place, block in enumerate(self._code_blocks) if block.wrapped)
+
+    def wrap(self, places: Collection[int]) -> None:
+        """Wrap the long lines of these code blocks, as the person had them before."""
+        for place, block in enumerate(self._code_blocks):
+            block.wrap(place in places)
+
+    @property
+    def _code_blocks(self) -> list[CodeBlock]:
+        return [block for block in self._blocks if isinstance(block, CodeBlock)]
+
     def fit(self, width: int) -> int:
         """Place everything for ``width`` pixels; returns the height."""
         whole = width != self._fitted
@@ -292,10 +306,17 @@ class MessageView(QWidget):
             widget = _KINDS[block.kind](self._theme, home)
         if isinstance(widget, TableBlock):
             widget.show_actions(self._actions)
-        if isinstance(widget, TextBlock | TableBlock):
+        if isinstance(widget, CodeBlock):
+            widget.refolded.connect(lambda: self._on_refolded(widget))
+        else:
             widget.resized.connect(lambda: self._on_resized(widget))
         widget.show()
         return widget
+
+    def _on_refolded(self, widget: CodeBlock) -> None:
+        if widget in self._blocks:
+            self._heights[self._blocks.index(widget)] = 0
+            self.refolded.emit(self._message.id)
 
     def _on_resized(self, widget: Block) -> None:
         if widget in self._blocks:

@@ -219,6 +219,7 @@ class Transcript(QScrollArea):
         item = self._find(message_id)
         if item is not None and item.view is not None:
             item.unfolded = frozenset(place for place, fold in enumerate(item.view.folds) if fold.open)
+            item.wrapped = item.view.wrapped
             item.measured = False
             self._stick = False
             self._sync()
@@ -297,6 +298,7 @@ class Transcript(QScrollArea):
         view = MessageView(item.message, self._theme, self._page)
         view.set_tint(self._tint)
         view.unfold(item.unfolded)
+        view.wrap(item.wrapped)
         view.acted.connect(self.acted)
         view.decided.connect(self.decided)
         view.refolded.connect(self._on_refolded)
