@@ -9,7 +9,6 @@ from typing import cast
 
 from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
-    QDesktopServices,
     QFont,
     QHelpEvent,
     QPainter,
@@ -23,6 +22,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
 
+from app.chat.transcript.links import ask_to_open
 from app.chat.transcript.text.formula_object import (
     FormulaPainter,
     selected_source,
@@ -50,7 +50,7 @@ DRAWING_S = 0.012
 
 
 class TextView(QTextBrowser):
-    """Read-only rich text without scroll bars, as high as its document. Only web links open, and in the browser."""
+    """Read-only rich text without scroll bars, as high as its document. Links ask before they open."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -127,8 +127,7 @@ class TextView(QTextBrowser):
         super().paintEvent(event)
 
     def _open(self, url: QUrl) -> None:
-        if url.scheme() in ("http", "https"):
-            QDesktopServices.openUrl(url)
+        ask_to_open(url, self._theme, self)
 
 
 class TextBlock(TextView):
@@ -148,7 +147,12 @@ class TextBlock(TextView):
         self.setAccessibleName("Message text")
         self._block = MarkdownBlock("text", 0, 0, "", 0)
         self._aligned = Alignment("", "", [])
-        self._quotes = False
+        self._quotes = self._links = False
+
+    @property
+    def focus_policy(self) -> Qt.FocusPolicy:
+        """Who has no mouse reaches links with Tab, and opens them with Enter."""
+        return Qt.FocusPolicy.StrongFocus if self._links else Qt.FocusPolicy.ClickFocus
 
     def show_block(self, block: MarkdownBlock, growing: bool) -> None:
         self._block, self._growing = block, growing
@@ -179,7 +183,10 @@ class TextBlock(TextView):
         else:
             document.setDefaultStyleSheet(_document_style(self._theme))
             self._waiting, self._deadline = [], 0.0
-            self.setHtml(to_html(self._block.body, self._formula, self._growing))
+            html = to_html(self._block.body, self._formula, self._growing)
+            self.setHtml(html)
+            self._links = "<a href" in html
+            self.setFocusPolicy(self.focus_policy)
         self._settle()
         self._quotes = ">" in self._block.body
         if selection is not None:

@@ -66,7 +66,7 @@ class TableText(TextBlock):
         height = super().fit(width)
         wide = math.ceil(self.document().size().width()) > width
         # Who has no mouse reaches what is out of sight with Tab and the arrow keys.
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if wide else Qt.FocusPolicy.ClickFocus)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if wide else self.focus_policy)
         return height + (self.horizontalScrollBar().sizeHint().height() if wide else 0)
 
 
