@@ -12,6 +12,9 @@ from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.chat.page import ChatPage
 from app.chat.transcript.message import MessageView
+from app.chat.transcript.text.blocks import TextBlock
+from app.chat.transcript.text.code_block import CodeBlock
+from app.chat.transcript.text.table_block import TableBlock
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.texts.side_by_side import SideBySide
@@ -53,12 +56,16 @@ def test_an_answer_streams_in_is_kept_and_counted(qtbot, make_page, history: His
     assert page.header.context.text == f"context {used:,} / 2,048"
 
 
+def said(block: TextBlock | TableBlock) -> str:
+    return (block.text if isinstance(block, TableBlock) else block).toPlainText()
+
+
 def test_the_shown_text_is_the_streamed_text(qtbot, make_page) -> None:
     page = make_page("--rate", "3000")
     view = ask(qtbot, page, "Show me code")
-    streamed = [block.toPlainText() if hasattr(block, "toPlainText") else block.code for block in view.blocks]
+    streamed = [block.code if isinstance(block, CodeBlock) else said(block) for block in view.blocks]
     again = MessageView(view.message, page.transcript._theme, page)
-    whole = [block.toPlainText() if hasattr(block, "toPlainText") else block.code for block in again.blocks]
+    whole = [block.code if isinstance(block, CodeBlock) else said(block) for block in again.blocks]
     assert "return page * 16 + position % 16" in streamed[1]
     assert " ".join(streamed).split() == " ".join(whole).split()
     again.deleteLater()

@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QPainter, QPaintEvent, QTextBlockFormat, QTextC
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.chat.transcript.text.blocks import TextView
+from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.wrapping import LONGEST_WORD, wrap_mode
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import button_text, named, tip
@@ -139,6 +140,7 @@ class FoldedText(TextView):
 
     def show_text(self, text: str) -> None:
         self.setWordWrapMode(wrap_mode(text))
+        selection = Selection.of(self)
         self.setPlainText(text)
         cursor = QTextCursor(self.document())
         cursor.select(QTextCursor.SelectionType.Document)
@@ -146,6 +148,8 @@ class FoldedText(TextView):
         minimum = QTextBlockFormat.LineHeightTypes.MinimumHeight.value
         look.setLineHeight(float(self._theme.px(CAPTION_LINE_PX)), minimum)
         cursor.mergeBlockFormat(look)
+        if selection is not None:
+            selection.restore(self)
 
     def append_text(self, text: str, whole: str) -> None:
         mode = wrap_mode(whole[-len(text) - LONGEST_WORD :])

@@ -19,6 +19,7 @@ from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
 from app.chat.transcript.text.markdown import GrowingText, MarkdownBlock, merged, parse
 from app.chat.transcript.text.table_block import TableBlock
+from app.chat.transcript.text.unfinished import steady
 from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.history.records import StoredMessage, TextSpan
@@ -152,7 +153,7 @@ class MessageView(QWidget):
         self.show_calls([ShownCall(call, "done") for call in calls])
         if self._growing is None:
             self._growing = GrowingText()
-        first = self._growing.update(text)
+        first = self._growing.update(steady(text))
         self._show_blocks(self._growing.blocks, first, growing=True)
         self.wait("" if text or thinking or calls else "waiting for the first token")
 

@@ -34,6 +34,7 @@ from app.chat.transcript.text.formulas import draw_within
 from app.chat.transcript.text.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
 from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
+from app.chat.transcript.text.unfinished import completed
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
 from app.texts.exact import selected
@@ -183,7 +184,8 @@ class TextBlock(TextView):
         else:
             document.setDefaultStyleSheet(_document_style(self._theme))
             self._waiting, self._deadline = [], 0.0
-            html = to_html(self._block.body, self._formula, self._growing)
+            body = completed(self._block.body) if self._growing else self._block.body
+            html = to_html(body, self._formula, self._growing)
             self.setHtml(html)
             self._links = "<a href" in html
             self.setFocusPolicy(self.focus_policy)

@@ -14,6 +14,7 @@ from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.code_files import suggested_name, write
 from app.chat.transcript.text.highlight import CodeHighlighter
 from app.chat.transcript.text.markdown import MarkdownBlock
+from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, tinted_runs
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
@@ -162,12 +163,15 @@ class CodeBlock(QFrame):
             cursor.movePosition(QTextCursor.MoveOperation.End)
             cursor.insertText(text[len(self._text) :])
         else:
+            selection = Selection.of(self._view)
             self._view.setPlainText(text)
             cursor.select(QTextCursor.SelectionType.Document)
             look = QTextBlockFormat()
             minimum = QTextBlockFormat.LineHeightTypes.MinimumHeight.value
             look.setLineHeight(float(self._theme.px(CODE_LINE_PX)), minimum)
             cursor.mergeBlockFormat(look)
+            if selection is not None:
+                selection.restore(self._view)
         self._text = text
 
     def _button(self, text: str, name: str, title: str, act: Callable[[], object]) -> QPushButton:

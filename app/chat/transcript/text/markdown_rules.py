@@ -116,7 +116,7 @@ def _definition(state: StateCore) -> None:
     state.tokens = tokens
 
 
-def _end_of_maths(text: str, start: int, stop: int, growing: bool = False) -> int:
+def end_of_maths(text: str, start: int, stop: int, growing: bool = False) -> int:
     """End of the maths that begins at ``start``, at most ``stop``; -1 if none begins, or it has no end.
 
     While the text is ``growing`` a dollar at its end may still turn out to be that of a price.
@@ -136,7 +136,7 @@ def _end_of_maths(text: str, start: int, stop: int, growing: bool = False) -> in
 def _maths(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] not in "\\$":
         return False
-    end = _end_of_maths(state.src, state.pos, state.posMax, bool(state.env.get("growing")))
+    end = end_of_maths(state.src, state.pos, state.posMax, bool(state.env.get("growing")))
     written = end < 0 and _AS_WRITTEN.match(state.src, state.pos, state.posMax)
     if written:
         end = state.pos + 2
@@ -224,12 +224,12 @@ def _maths_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     begin, stop = state.bMarks[start] + state.tShift[start], state.eMarks[start]
     leads = state.src[begin : begin + 2] in ("\\[", "$$") or _ENVIRONMENT.match(state.src, begin)
     opens = begin if leads else _opens_late(state.src, begin, stop)
-    if opens < 0 or _end_of_maths(state.src, opens, stop) >= 0:
+    if opens < 0 or end_of_maths(state.src, opens, stop) >= 0:
         return False
     last, closed = start + 1, False
     while last < end and not closed and not state.isEmpty(last):
         last += 1
-        closed = _end_of_maths(state.src, opens, state.eMarks[last - 1]) >= 0
+        closed = end_of_maths(state.src, opens, state.eMarks[last - 1]) >= 0
     if not leads and not closed:
         return False
     if silent:
