@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tint", action="store_true")
     parser.add_argument("--history", type=int, default=300)
-    worst = '"one list", "one paragraph" and "one code" are the worst cases'
+    worst = '"one list", "one formulas", "one paragraph" and "one code" are the worst cases, "maths" has many formulas'
     parser.add_argument("--ask", default="An essay, please", help=worst)
     parser.add_argument("--cache", type=int, default=0, help="with the view of a cache of so many pages open")
     arguments = parser.parse_args()

@@ -95,6 +95,21 @@ def test_nesting_costs_no_more_than_its_depth_squared(monkeypatch) -> None:
     assert laid_out < 20 * depth**2  # the library alone: 4 ** depth
 
 
+@pytest.mark.parametrize(
+    "latex",
+    [
+        r"\left[\frac{a}{\left(b^2\right)}\right]_{x=0}^{\left|y\right|} = \{ x \mid \sqrt{\frac{1}{2}} \}",
+        r"f(\frac{1}{2}) \to \overbrace{a + \vec{AB}}^{n} \Big( \big| x \big| \Big) \left. \int_0^1 \right\rvert",
+        r"\begin{pmatrix} (\frac{1}{2}) & \lfloor x \rfloor \\ \langle y \rangle & \binom{n}{k} \end{pmatrix}",
+    ],
+)
+def test_rows_that_remember_their_heights_draw_the_same(monkeypatch, latex: str) -> None:
+    library = formulas._library()
+    remembered = draw(f"$${latex}$$")
+    monkeypatch.setitem(library.nodes.mnode._node_classes, "mrow", library.nodes.mrow.Mrow)
+    assert formulas._draw(latex, True) == remembered
+
+
 def test_the_library_comes_with_the_first_formula() -> None:
     code = (
         "import sys; from app.chat.transcript.text.formulas import draw; import app.chat.transcript.transcript;"
@@ -186,7 +201,7 @@ def test_words_behind_a_formula_keep_their_place_in_the_source() -> None:
 
 
 def test_formulas_that_have_to_wait_are_drawn_later_and_give_the_message_its_height(qtbot, theme: Theme, monkeypatch):
-    monkeypatch.setattr("app.chat.transcript.text.blocks.DRAWING_S", 0.0)
+    monkeypatch.setattr(formulas._pace, "allows", lambda _: False)
     formulas._known.clear()
     view = Transcript(theme)
     qtbot.addWidget(view, before_close_func=lambda view: view.stop())
@@ -196,7 +211,7 @@ def test_formulas_that_have_to_wait_are_drawn_later_and_give_the_message_its_hei
     view.show_path([answer], lambda _: (0, 1))
     shown = view.views[0].blocks[0]
     assert "frac" in shown.toPlainText()
-    monkeypatch.setattr("app.chat.transcript.text.blocks.DRAWING_S", 1.0)
+    monkeypatch.undo()
     qtbot.waitUntil(lambda: shown.toPlainText().rstrip() == "\n".join([OBJECT] * 3))
     assert shown.height() == shown.fit(shown.width())
 

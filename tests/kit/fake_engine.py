@@ -112,6 +112,19 @@ def long_answer(tokens: int) -> str:
     return "\n\n".join(parts)
 
 
+def maths(tokens: int) -> str:
+    """Markdown of about ``tokens`` tokens with many formulas, no two of which are the same."""
+    parts, count, index = [], 0, 0
+    while count < tokens:
+        index += 1
+        inline = f"where $x_{{{index}}} \\in \\mathbb{{R}}^{{{index}}}$ and \\(\\alpha_{{{index}}} < \\frac{{1}}{{{index}}}\\) hold"
+        display = f"$$\n\\mathrm{{score}}_{{{index}}} = \\frac{{Q K_{{{index}}}^\\top}}{{\\sqrt{{d_{{{index}}}}}}} + \\sum_{{i=0}}^{{{index}}} w_i\n$$"
+        part = f"Step {index}, {inline}, {' '.join(WORDS[:9])}.\n\n{display}"
+        parts.append(part)
+        count += len(tokenise(part))
+    return "\n\n".join(parts)
+
+
 def tokenise(text: str) -> list[str]:
     return re.findall(r"\s?\w+|\s?[^\w\s]|\s+", text)
 
@@ -642,7 +655,11 @@ def quoted(message: p.Generate) -> str:
 
 
 def one_block(kind: str, tokens: int) -> str:
-    """A single list, paragraph or code block of about ``tokens`` tokens: the worst case for painting."""
+    """A single list, also of formulas, paragraph or code block of about ``tokens`` tokens: the worst case for painting."""
+    if kind == "formulas":
+        return "\n".join(
+            f"- item {i}: $x_{{{i}}}^2 + \\alpha_{{{i}}}$ {' '.join(WORDS[:4])}" for i in range(tokens // 28)
+        )
     if kind == "list":
         return "\n".join(f"- item **{i}**: {' '.join(WORDS[:8])}" for i in range(tokens // 14))
     if kind == "paragraph":
@@ -657,6 +674,8 @@ def script(asked: str, seed: int) -> str:
         return long_answer(int(many[1]))
     if "code" in asked:
         return CODE
+    if "maths" in asked:
+        return maths(2000)
     if "essay" in asked:
         return long_answer(2000)
     if "long" in asked or "crash" in asked:

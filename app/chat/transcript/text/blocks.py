@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -30,7 +29,7 @@ from app.chat.transcript.text.formula_object import (
     to_image,
     without_images,
 )
-from app.chat.transcript.text.formulas import draw_within
+from app.chat.transcript.text.formulas import draw_soon
 from app.chat.transcript.text.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
 from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
@@ -46,8 +45,8 @@ QUOTE_PX = 14
 HEADINGS_PX = (18, 16, 14)
 """Text sizes of headings; from the third level on they are bold only."""
 ABOVE_HEADING_PX, BELOW_HEADING_PX = 14, 4
-DRAWING_S = 0.012
-"""Time in one turn of the event loop in which formulas are begun; the others follow in later turns."""
+RETRY_MS = 20
+"""Until formulas that had to wait are tried again."""
 
 
 class TextView(QTextBrowser):
@@ -141,10 +140,10 @@ class TextBlock(TextView):
         super().__init__(theme, parent)
         self._plain = plain
         self._growing = False
-        self._deadline = 0.0
         self._waiting: list[str] = []
         """Formulas that are shown as their source until there was time to draw them."""
         self._painter: FormulaPainter | None = None
+        self._retry: QTimer | None = None
         self.setAccessibleName("Message text")
         self._block = MarkdownBlock("text", 0, 0, "", 0)
         self._aligned = Alignment("", "", [])
@@ -183,7 +182,7 @@ class TextBlock(TextView):
             self.setPlainText(self._block.body)
         else:
             document.setDefaultStyleSheet(_document_style(self._theme))
-            self._waiting, self._deadline = [], 0.0
+            self._waiting = []
             body = completed(self._block.body) if self._growing else self._block.body
             html = to_html(body, self._formula, self._growing)
             self.setHtml(html)
@@ -194,24 +193,28 @@ class TextBlock(TextView):
         if selection is not None:
             selection.restore(self)
         if self._waiting:
-            QTimer.singleShot(0, self, self._draw_waiting)
+            self._draw_later()
 
     def _formula(self, source: str, alone: bool) -> str:
         if self._painter is None:
             self._painter = FormulaPainter(self._theme, self.document())
-        self._deadline = self._deadline or time.monotonic() + DRAWING_S
-        result = draw_within(source, self._deadline)
+        result = draw_soon(source)
         if result is None:
             self._waiting.append(source)
         return to_image(source, result, alone)
 
+    def _draw_later(self) -> None:
+        if self._retry is None:
+            self._retry = QTimer(self, singleShot=True, interval=RETRY_MS)
+            self._retry.timeout.connect(self._draw_waiting)
+        self._retry.start()
+
     def _draw_waiting(self) -> None:
         """Draw some of the formulas that wait, and show them when all of them are drawn."""
-        deadline = time.monotonic() + DRAWING_S
-        while self._waiting and draw_within(self._waiting[-1], deadline) is not None:
+        while self._waiting and draw_soon(self._waiting[-1]) is not None:
             del self._waiting[-1]
         if self._waiting:
-            QTimer.singleShot(0, self, self._draw_waiting)
+            self._draw_later()
         else:
             self._render()
             self.resized.emit()

@@ -1,12 +1,13 @@
 """LaTeX to drawings, without Qt: what a formula looks like as SVG, or why it cannot be drawn. Both are kept.
 
-Ziamath is imported with the first formula: it takes 0.1 s, and most chats have none.
+Ziamath is imported with the first formula, beside the window's work: it takes 0.1 s, and most chats have none.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections import OrderedDict
 from functools import cache
@@ -28,6 +29,8 @@ DEEPEST = 16
 """Braces, fences and environments inside each other."""
 WIDEST = 200.0
 """Ems beyond which a formula would have to be made too small to be read."""
+SLICE_S, EVERY_S = 0.012, 0.033
+"""Time in which formulas are begun, and from one such time to the next."""
 _KEPT = 2_000
 _DEFINES = re.compile(r"\\(?:(?:re|provide)?newcommand|(?:re)?newenvironment|[egx]?def|let|DeclareMathOperator)\b")
 _NESTS = re.compile(r"\\(?:[{}\\]|begin\b|end\b|left\b|right\b)|[{}]")
@@ -107,9 +110,13 @@ def draw(source: str) -> Result:
     return result
 
 
-def draw_within(source: str, deadline: float) -> Result | None:
-    """The same, but None for one that is not known and for which there is no time before ``deadline`` (monotonic)."""
-    return known(source) or (draw(source) if time.monotonic() < deadline else None)
+def draw_soon(source: str) -> Result | None:
+    """The same, but None while there is no time for it: the library is being loaded, or others were drawn just now."""
+    if (result := known(source)) is not None:
+        return result
+    if not _load():
+        return None
+    return draw(source) if _pace.allows(time.monotonic()) else None
 
 
 def bare(source: str) -> tuple[str, bool]:
@@ -191,16 +198,24 @@ _row_heights: dict[object, tuple[float, float]] = {}
 
 @cache
 def _library() -> ModuleType:
-    """Ziamath, with rows that remember their heights.
+    """Ziamath, with rows that remember their heights, and find them only for signs that are stretched to them.
 
     It lays out the children of a row twice, first to find their height, and so their children four times: without this
     a formula takes twice as long with each level of nesting, 45 s for fifteen fractions inside each other.
     """
     import ziamath
     from ziamath.nodes.mrow import Mrow
+    from ziamath.operators import operators
+
+    stretching = {name for (name, _), given in operators.items() if given.get("stretchy", "false") != "false"}
+
+    def stretches(element: ElementTree.Element) -> bool:
+        return element.get("stretchy", "false") != "false" or (element.text or "").strip() in stretching
 
     class Row(Mrow, tag="mrow"):
         def _get_height_nostretch(self, line: list[ElementTree.Element], **kwargs: Any) -> tuple[float, float]:
+            if not any(stretches(part) for child in line for part in child.iter()):
+                return 0.0, 0.0  # nothing here asks how high the row is
             given = {key: value for key, value in kwargs.items() if key not in ("rowymin", "rowymax", "nostretch")}
             xml = b"".join(ElementTree.tostring(child) for child in line)
             key = (xml, repr(self.style), self.size, repr(sorted(given.items())))
@@ -210,3 +225,27 @@ def _library() -> ModuleType:
 
     ziamath.config.svg2 = False  # Qt's SVG has no use for href without xlink
     return ziamath
+
+
+class _Pace:
+    """Formulas are begun for so many seconds at a time, that the window has its turns."""
+
+    def __init__(self) -> None:
+        self._until = self._next = 0.0
+
+    def allows(self, now: float) -> bool:
+        """Whether one may be drawn at ``now`` (monotonic)."""
+        if now >= self._next:
+            self._until, self._next = now + SLICE_S, now + EVERY_S
+        return now < self._until
+
+
+_pace = _Pace()
+_loader = threading.Thread(target=lambda: _library(), name="maths", daemon=True)
+
+
+def _load() -> bool:
+    """Have the library loaded in the background; True once that has ended, well or not."""
+    if _loader.ident is None:
+        _loader.start()
+    return not _loader.is_alive()
