@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QTextCursor
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QGuiApplication, QHelpEvent, QTextCursor
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.chat.transcript.text import formulas
@@ -246,3 +246,19 @@ def test_tooltips_of_formulas_do_not_reach_other_words(block) -> None:
     cursor.setPosition(10)
     assert cursor.charFormat().toolTip() == ""
     QApplication.processEvents()
+
+
+def test_the_mouse_over_a_formula_shows_its_latex_as_written(qtbot, block, monkeypatch) -> None:
+    made = block("$a<b>c</b>$ and $\\foo$")
+    shown: list[str] = []
+    monkeypatch.setattr("app.chat.transcript.text.blocks.QToolTip.showText", lambda _, words, __: shown.append(words))
+    for place in (0, 6):
+        cursor = QTextCursor(made.document())
+        cursor.setPosition(place)
+        at = made.cursorRect(cursor).center() + QPoint(4, 0)
+        help_event = QHelpEvent(QEvent.Type.ToolTip, at, made.viewport().mapToGlobal(at))
+        QApplication.sendEvent(made.viewport(), help_event)
+    assert shown == [
+        "<p style='white-space: pre'>$a&lt;b&gt;c&lt;/b&gt;$</p>",
+        "This formula is shown as its source: the command \\foo is not known.",
+    ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QTimer, QUrl, Signal
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTimer, QUrl, Signal
 from PySide6.QtGui import (
     QFont,
     QHelpEvent,
@@ -24,10 +24,11 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
 from app.chat.transcript.links import ask_to_open
 from app.chat.transcript.text.formula_object import (
     FormulaPainter,
+    make_objects,
+    selected_html,
     selected_source,
     sources,
-    to_image,
-    without_images,
+    to_object,
 )
 from app.chat.transcript.text.formulas import draw_soon
 from app.chat.transcript.text.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
@@ -38,6 +39,7 @@ from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
 from app.texts.exact import selected
 from app.theme.theme import Theme
+from app.theme.widgets import tip
 
 LINE_PX = 20
 QUOTE_PX = 14
@@ -81,10 +83,10 @@ class TextView(QTextBrowser):
     def createMimeDataFromSelection(self) -> QMimeData:
         """Return the selection for the clipboard: formulas as LaTeX, every letter unchanged, also a no-break space."""
         copied = super().createMimeDataFromSelection()
-        html = copied.html()  # asking for it fills in every format
+        copied.html()  # asking for it fills in every format, which would take the place of what is set
         copied.setText(selected_source(self.textCursor()))
         if OBJECT in selected(self.textCursor()):
-            copied.setHtml(without_images(html))
+            copied.setHtml(selected_html(self.textCursor()))
             for name in ("text/markdown", "application/vnd.oasis.opendocument.text"):
                 copied.removeFormat(name)
         return copied
@@ -112,14 +114,24 @@ class TextView(QTextBrowser):
             self.viewport().update()
 
     def viewportEvent(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and self._runs:
-            assert isinstance(event, QHelpEvent)
-            run = run_at(self, event.pos(), self._runs)
-            if run is not None:
-                QToolTip.showText(event.globalPos(), who(run), self)
-                return True
+        if event.type() != QEvent.Type.ToolTip:
+            return super().viewportEvent(event)
+        assert isinstance(event, QHelpEvent)
+        words = self._tip_at(event.pos())
+        if words:
+            QToolTip.showText(event.globalPos(), tip(words), self)
+        else:
             QToolTip.hideText()
-        return super().viewportEvent(event)
+        return True
+
+    def _tip_at(self, point: QPoint) -> str:
+        """Origin of a tinted word, LaTeX of a formula, or why one is not drawn; "" for other text."""
+        run = run_at(self, point, self._runs) if self._runs else None
+        if run is not None:
+            return who(run)
+        shift = QPoint(self.horizontalScrollBar().value(), self.verticalScrollBar().value())
+        look = self.document().documentLayout().formatAt(QPointF(point + shift))
+        return look.toCharFormat().toolTip()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._runs:
@@ -188,7 +200,12 @@ class TextBlock(TextView):
             self.setHtml(html)
             self._links = "<a href" in html
             self.setFocusPolicy(self.focus_policy)
+        together = QTextCursor(document)
+        together.beginEditBlock()  # Qt would lay out all of it after each of these changes
+        if self._painter is not None:
+            make_objects(document)
         self._settle()
+        together.endEditBlock()
         self._quotes = ">" in self._block.body
         if selection is not None:
             selection.restore(self)
@@ -201,7 +218,7 @@ class TextBlock(TextView):
         result = draw_soon(source)
         if result is None:
             self._waiting.append(source)
-        return to_image(source, result, alone)
+        return to_object(source, result, alone)
 
     def _draw_later(self) -> None:
         if self._retry is None:

@@ -1,11 +1,10 @@
-"""Formulas in a document: images that are drawn as vectors, in the size and colour of the text and on its baseline."""
+"""Formulas in a document: objects that are drawn as vectors, in the size and colour of the text and on its baseline."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from functools import lru_cache
 from html import escape
-from urllib.parse import quote, unquote
 
 from PySide6.QtCore import QByteArray, QRect, QRectF, QSizeF, Qt
 from PySide6.QtGui import (
@@ -21,16 +20,16 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.chat.transcript.text.formulas import INK, Drawing, Result, bare, draw
+from app.chat.transcript.text.formulas import INK, Drawing, Result, bare, draw, known
 from app.chat.transcript.text.markdown import OBJECT
 from app.chat.transcript.text.markdown_rules import as_lines
 from app.texts.exact import selected
 from app.theme.theme import Theme
 
+FORMULA = QTextFormat.ObjectTypes.UserObject.value + 1
+"""Type of the objects; their tooltip is the LaTeX."""
 _Place = QTextCharFormat.VerticalAlignment
 _UNIT = OBJECT.encode("utf-16-le")
-_PREFIX = "formula:"
-_IMAGE = re.compile(rf'<img src="{_PREFIX}([^"]*)"[^>]*>')
 _HANGS = 0.28
 """Ems below the baseline that the descenders of the text take anyway."""
 _X_HEIGHT = 0.467
@@ -39,48 +38,66 @@ _GROWN = (1.0, 1.2)
 """Least and most that a formula is enlarged by, so that its letters are as high as those of the text."""
 
 
-def to_image(source: str, result: Result | None, alone: bool) -> str:
-    """HTML of a formula: an image, or its source in the style of code, with the reason as a tooltip if there is one."""
+def to_object(source: str, result: Result | None, alone: bool) -> str:
+    """HTML of a formula: an object, or its source in the style of code, with the reason as a tooltip if there is one.
+
+    :func:`make_objects` then makes it one.
+    """
     if isinstance(result, Drawing):
-        # Qt puts an image on the baseline or in the middle of the line, and only the latter gives it room below.
+        # Qt puts an object on the baseline or in the middle of the line, and only the latter gives it room below.
         hangs = alone or result.descent > _HANGS
         place = "top" if bare(source)[1] and alone else "middle" if hangs else "baseline"
-        return f'<img src="{_PREFIX}{quote(source, safe="")}" style="vertical-align: {place}" />'
+        return f'<span title="{escape(source)}" style="vertical-align: {place}">{OBJECT}</span>'
     title = f' title="{escape(result.reason)}"' if result is not None else ""
     return f"<code{title}>{as_lines(source)}</code>"
 
 
+def make_objects(document: QTextDocument) -> None:
+    """Make objects of what :func:`to_object` left in the document; Qt takes very long for HTML with many images."""
+    look = QTextCharFormat()
+    look.setObjectType(FORMULA)
+    for cursor in _letters(document):
+        if isinstance(known(cursor.charFormat().toolTip()), Drawing):
+            cursor.mergeCharFormat(look)
+
+
 def source_of(look: QTextFormat) -> str:
     """LaTeX of the formula with this format, with its delimiters; "" for none."""
-    name = look.toImageFormat().name() if look.isImageFormat() else ""
-    return unquote(name[len(_PREFIX) :]) if name.startswith(_PREFIX) else ""
+    return look.toCharFormat().toolTip() if look.objectType() == FORMULA else ""
 
 
 def sources(document: QTextDocument, start: int = 0, end: int | None = None) -> list[str]:
-    """LaTeX of the formulas between two positions (all: to the end), in their order; "" for another object."""
-    units = document.toRawText().encode("utf-16-le", "surrogatepass")
-    cursor, found, place = QTextCursor(document), [], units.find(_UNIT, 2 * start)
-    while 0 <= place < (len(units) if end is None else 2 * end):
-        if place % 2 == 0:
-            cursor.setPosition(place // 2 + 1)
-            found.append(source_of(cursor.charFormat()))
-        place = units.find(_UNIT, place + 1)
-    return found
+    """LaTeX of the formulas between two positions (all: to the end), in their order; "" for another such letter."""
+    return [source_of(cursor.charFormat()) for cursor in _letters(document, start, end)]
 
 
 def selected_source(cursor: QTextCursor) -> str:
     """The selected text, with formulas as LaTeX."""
-    text = selected(cursor)
-    if OBJECT not in text:
-        return text
-    first, *rest = text.split(OBJECT)
+    first, *rest = selected(cursor).split(OBJECT)
     formulas = sources(cursor.document(), cursor.selectionStart(), cursor.selectionEnd())
-    return first + "".join((formula or OBJECT) + part for formula, part in zip(formulas, rest, strict=True))
+    return first + "".join((formula or OBJECT) + part for formula, part in zip(formulas, rest, strict=False))
 
 
-def without_images(html: str) -> str:
-    """HTML for the clipboard, with formulas as LaTeX."""
-    return _IMAGE.sub(lambda found: escape(unquote(found[1])), html)
+def selected_html(cursor: QTextCursor) -> str:
+    """The selection as HTML, with formulas as LaTeX: Qt leaves out objects that it does not know."""
+    copied = QTextDocument()
+    QTextCursor(copied).insertFragment(cursor.selection())
+    for found in reversed([QTextCursor(letter) for letter in _letters(copied)]):
+        if formula := source_of(found.charFormat()):
+            found.insertText(formula, QTextCharFormat())
+    return copied.toHtml()
+
+
+def _letters(document: QTextDocument, start: int = 0, end: int | None = None) -> Iterator[QTextCursor]:
+    """A cursor that selects each letter between two positions that stands for an object."""
+    units = document.toRawText().encode("utf-16-le", "surrogatepass")
+    cursor, place = QTextCursor(document), units.find(_UNIT, 2 * start)
+    while 0 <= place < (len(units) if end is None else 2 * end):
+        if place % 2 == 0:
+            cursor.setPosition(place // 2)
+            cursor.setPosition(place // 2 + 1, QTextCursor.MoveMode.KeepAnchor)
+            yield cursor
+        place = units.find(_UNIT, place + 1)
 
 
 class FormulaPainter(QPyTextObject):
@@ -89,7 +106,7 @@ class FormulaPainter(QPyTextObject):
     def __init__(self, theme: Theme, document: QTextDocument) -> None:
         super().__init__(document)
         self._theme = theme
-        document.documentLayout().registerHandler(QTextFormat.ObjectTypes.ImageObject.value, self)
+        document.documentLayout().registerHandler(FORMULA, self)
 
     def intrinsicSize(self, document: QTextDocument, position: int, look: QTextFormat) -> QSizeF:
         drawing, em, font = self._measure(document, position, look)
@@ -124,8 +141,7 @@ class FormulaPainter(QPyTextObject):
         result = draw(source) if (source := source_of(look)) else None
         if not isinstance(result, Drawing):
             return None, 0.0, font
-        least, most = _GROWN
-        em = min(most * font.pixelSize(), max(least * font.pixelSize(), QFontMetricsF(font).xHeight() / _X_HEIGHT))
+        em = _em_of(font.toString())
         room = document.textWidth() - document.indentWidth() * document.findBlock(place).blockFormat().indent()
         if document.textWidth() > 0:
             em = min(em, max(1.0, room - 2) / result.width)
@@ -135,6 +151,14 @@ class FormulaPainter(QPyTextObject):
 def _place(look: QTextFormat) -> _Place:
     """Where it stands: on the baseline, in the middle of the line, or as all of it (at its top)."""
     return look.toCharFormat().verticalAlignment()
+
+
+@lru_cache(maxsize=16)
+def _em_of(font: str) -> float:
+    described = QFont()
+    described.fromString(font)
+    least, most = (grown * described.pixelSize() for grown in _GROWN)
+    return min(most, max(least, QFontMetricsF(described).xHeight() / _X_HEIGHT))
 
 
 def _half_x(font: QFont) -> float:

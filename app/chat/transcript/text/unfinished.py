@@ -6,7 +6,7 @@ import re
 
 from app.chat.transcript.text.markdown_rules import end_of_maths
 
-_MARKS = re.compile(r"[ \t>]*(?:\d{1,9}[.)]?|[-+*][ \t]+\[[ xX]?\]?|[-+*_=#>`~|:$\\ \t]*)[ \t]*")
+_MARKS = re.compile(r"[ \t>]*+(?:\d{1,9}[.)]?[ \t]*|[-+*][ \t]++\[[ xX]?\]?[ \t]*|[-+*_=#>`~|:$\\ \t]*)")
 """A line that may become a list, a heading, a fence, a rule, the underline of a heading or of a table's head."""
 _BLOCK = re.compile(r"\n[ \t]*\n|\n(?=[ \t]*(?:[-+*]|\d{1,9}[.)]|#{1,6}|>)[ \t])")
 """Where another block begins, beyond which no emphasis goes on."""
