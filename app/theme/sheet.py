@@ -11,7 +11,7 @@ Widgets ask for a look with dynamic properties, so that no widget names a colour
   "choice" (opens a menu of values; on a spin box: as small as that);
   without one it is a plain raised button.
 - ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice),
-  "choice" (one of several things to do), "tip" (over the window, next to the mouse).
+  "choice" (one of several things to do), "tip" (over the window, next to the mouse), "palette" (over the window).
 
 After changing a property at run time call :func:`restyle`; :func:`set_role` does both.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
-from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme
+from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme, mix
 from engine.base.collector import no_collection
 
 STYLED = {"badge", "card", "edge", "field", "kind", "ring", "role", "segmented", "surface", "wrong"}
@@ -141,6 +141,7 @@ def _surfaces(theme: Theme) -> str:
     QFrame[card="choice"]:focus {{ border-color: {t.accent}; }}
     QFrame[card="code"] {{ background: {theme.code_background}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="notice"] {{ background: {theme.tint("accent", 0.12, "panel")}; border: none; }}
+    QFrame[card="palette"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 12px; }}
     QFrame[card="tip"] {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="bad"] {{ background: {theme.tint("bad", 0.14, "panel")}; border: none; }}
     """
@@ -149,7 +150,7 @@ def _surfaces(theme: Theme) -> str:
 def _buttons(theme: Theme) -> str:
     t = theme.tokens
     hover = theme.tint("text", 0.08, "raised")
-    bright = theme.tint("text", 0.10, "accent")
+    bright = mix(t.bg if theme.dark else t.text, t.primary, 0.10)  # darker, so that its words stay readable
     return f"""
     QPushButton, QToolButton {{ background: {t.raised}; border: 1px solid {t.raised}; border-radius: 6px;
         padding: 5px 11px; }}
@@ -157,7 +158,7 @@ def _buttons(theme: Theme) -> str:
     QPushButton:hover, QToolButton:hover {{ background: {hover}; border-color: {hover}; }}
     QPushButton:focus, QToolButton:focus {{ border-color: {t.accent}; }}
     QPushButton:disabled, QToolButton:disabled {{ color: {t.mute}; }}
-    QPushButton[kind="primary"] {{ background: {t.accent}; border-color: {t.accent}; color: {t.on_accent}; }}
+    QPushButton[kind="primary"] {{ background: {t.primary}; border-color: {t.primary}; color: {t.on_accent}; }}
     QPushButton[kind="primary"]:hover {{ background: {bright}; border-color: {bright}; }}
     QPushButton[kind="primary"]:focus {{ border-color: {t.text}; }}
     QPushButton[kind="primary"]:disabled {{ background: {t.raised}; border-color: {t.raised}; color: {t.mute}; }}
@@ -197,8 +198,9 @@ def _inputs(theme: Theme) -> str:
     t = theme.tokens
     return f"""
     QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox {{ background: {t.raised}; border: 1px solid {t.raised};
-        border-radius: 6px; padding: 5px 9px; selection-background-color: {t.accent};
+        border-radius: 6px; padding: 5px 9px; selection-background-color: {t.primary};
         selection-color: {t.on_accent}; }}
+    QLineEdit, QPlainTextEdit {{ placeholder-text-color: {t.mute}; }}
     QSpinBox, QDoubleSpinBox {{ padding: 3px 2px; }}
     QAbstractSpinBox[kind="choice"] {{ padding: 2px; font-size: {theme.px(CAPTION_PX)}px; }}
     QAbstractSpinBox > QLineEdit {{ background: transparent; border: none; padding: 0 6px; }}
@@ -208,9 +210,9 @@ def _inputs(theme: Theme) -> str:
     QLineEdit[wrong="true"] {{ border-color: {t.bad}; }}
     QComboBox::drop-down {{ border: none; width: 16px; }}
     QComboBox QAbstractItemView {{ background: {t.raised}; border: 1px solid {t.line};
-        selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+        selection-background-color: {t.primary}; selection-color: {t.on_accent}; }}
     QPlainTextEdit, QTextEdit, QTextBrowser {{ background: transparent; border: none;
-        selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+        selection-background-color: {t.primary}; selection-color: {t.on_accent}; }}
     QPlainTextEdit[field="true"] {{ background: {t.raised}; border: 1px solid {t.raised}; border-radius: 6px;
         padding: 4px 6px; }}
     QPlainTextEdit[field="true"]:focus {{ border-color: {t.accent}; }}
@@ -258,7 +260,7 @@ def _containers(theme: Theme) -> str:
     QMenu {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px; }}
     QMenu {{ menu-scrollable: 1; }}
     QMenu::item {{ padding: 5px 20px 5px 12px; border-radius: 4px; }}
-    QMenu::item:selected {{ background: {t.accent}; color: {t.on_accent}; }}
+    QMenu::item:selected {{ background: {t.primary}; color: {t.on_accent}; }}
     QMenu::item:disabled {{ color: {t.mute}; background: transparent; }}
     QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
     """

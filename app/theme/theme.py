@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 
-Mode = Literal["system", "light", "dark"]
+Look = Literal["light", "dark", "contrast"]
+Mode = Literal["system", "light", "dark", "contrast"]
 
 MOTION_MS = 120
 TEXT_PX = 14
@@ -33,6 +34,8 @@ class Tokens(NamedTuple):
     bad: str
     violet: str
     teal: str
+    primary: str
+    """Ground of a primary button and of what is selected: the accent, as dark as ``on_accent`` needs."""
     on_accent: str
 
 
@@ -46,9 +49,10 @@ DARK = Tokens(
     accent="#5b8cff",
     good="#3fb68b",
     warn="#e0a33e",
-    bad="#e0655f",
+    bad="#e26b65",
     violet="#a884f3",
     teal="#45b8c8",
+    primary="#3b6be5",
     on_accent="#ffffff",
 )
 LIGHT = Tokens(
@@ -59,16 +63,36 @@ LIGHT = Tokens(
     text="#1b1f27",
     mute="#626b7a",
     accent="#2f62e0",
-    good="#1e8e66",
-    warn="#a86b00",
+    good="#197956",
+    warn="#946000",
     bad="#c23b35",
     violet="#7547d8",
-    teal="#14808f",
+    teal="#127785",
+    primary="#2f62e0",
     on_accent="#ffffff",
 )
+CONTRAST = Tokens(
+    bg="#000000",
+    panel="#000000",
+    raised="#1c1f24",
+    line="#8a919e",
+    text="#ffffff",
+    mute="#d0d5de",
+    accent="#8fb4ff",
+    good="#5fe0b0",
+    warn="#ffcf70",
+    bad="#ff9d97",
+    violet="#cdb4ff",
+    teal="#7fe0ee",
+    primary="#8fb4ff",
+    on_accent="#000000",
+)
+"""Dark, with seven times the luminance of the ground in every text and three times in every edge (WCAG AAA)."""
+
+_TOKENS: dict[Look, Tokens] = {"light": LIGHT, "dark": DARK, "contrast": CONTRAST}
 
 DARK_HUES = ("#45b8c8", "#e27fb0", "#b7c356", "#5b8cff", "#d98a5b", "#7fd0a4", "#e3c567", "#8fa3c8")
-LIGHT_HUES = ("#14808f", "#b8417d", "#6d7a12", "#2f62e0", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
+LIGHT_HUES = ("#127785", "#b8417d", "#6d7a12", "#2f62e0", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
 """Colours of chats in the page map and the prefix tree, in the order in which they are given out."""
 
 
@@ -99,7 +123,7 @@ class Theme(QObject):
         self._mode: Mode = mode
         self._scale = scale
         self._reduced_motion = reduced_motion
-        self._dark = self._wants_dark()
+        self._look = self._wanted_look()
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow)
 
     @property
@@ -108,26 +132,27 @@ class Theme(QObject):
 
     @property
     def dark(self) -> bool:
-        return self._dark
+        """True if text is brighter than its ground."""
+        return self._look != "light"
 
     @property
     def tokens(self) -> Tokens:
-        return DARK if self._dark else LIGHT
+        return _TOKENS[self._look]
 
     @property
     def chat_hues(self) -> tuple[str, ...]:
         """Colours that tell chats apart where several show at once, as ``#rrggbb``."""
-        return DARK_HUES if self._dark else LIGHT_HUES
+        return DARK_HUES if self.dark else LIGHT_HUES
 
     @property
     def code_background(self) -> str:
         """Code stands a little below the transcript: darker in the dark, greyer in the light."""
-        return "#0f1115" if self._dark else "#eff1f5"
+        return {"dark": "#0f1115", "light": "#eff1f5", "contrast": CONTRAST.bg}[self._look]
 
     @property
     def segment_background(self) -> str:
         """The chosen segment of a segmented control."""
-        return self.tokens.bg if self._dark else self.tokens.panel
+        return {"dark": DARK.bg, "light": LIGHT.panel, "contrast": CONTRAST.bg}[self._look]
 
     @property
     def scale(self) -> float:
@@ -154,8 +179,8 @@ class Theme(QObject):
         self._refresh(force=False)
 
     def set_scale(self, scale: float) -> None:
-        """``scale`` is clamped to 0.8 .. 1.6, beyond which the side panels no longer hold their rows."""
-        self._scale = min(1.6, max(0.8, scale))
+        """``scale`` is clamped to 0.8 .. 2.0."""
+        self._scale = min(2.0, max(0.8, scale))
         self._refresh(force=True)
 
     def set_reduced_motion(self, reduced: bool) -> None:
@@ -181,17 +206,19 @@ class Theme(QObject):
         font.setStyleHint(QFont.StyleHint.Monospace)
         return font
 
-    def _wants_dark(self) -> bool:
-        return _desktop_is_dark() if self._mode == "system" else self._mode == "dark"
+    def _wanted_look(self) -> Look:
+        if self._mode == "system":
+            return "dark" if _desktop_is_dark() else "light"
+        return self._mode
 
     def _follow(self) -> None:
         self._refresh(force=False)
 
     def _refresh(self, force: bool) -> None:
-        dark = self._wants_dark()
-        if dark == self._dark and not force:
+        look = self._wanted_look()
+        if look == self._look and not force:
             return
-        self._dark = dark
+        self._look = look
         self.changed.emit()
 
     def palette(self) -> QPalette:
@@ -207,7 +234,7 @@ class Theme(QObject):
             QPalette.ColorRole.Button: t.raised,
             QPalette.ColorRole.ButtonText: t.text,
             QPalette.ColorRole.BrightText: t.on_accent,
-            QPalette.ColorRole.Highlight: t.accent,
+            QPalette.ColorRole.Highlight: t.primary,
             QPalette.ColorRole.HighlightedText: t.on_accent,
             QPalette.ColorRole.ToolTipBase: t.raised,
             QPalette.ColorRole.ToolTipText: t.text,

@@ -16,7 +16,7 @@ import app
 from app.theme import sheet
 from app.theme.icons import app_icon, icon, pixmap
 from app.theme.sheet import apply, build
-from app.theme.theme import DARK, LIGHT, Theme, mix
+from app.theme.theme import CONTRAST, DARK, DARK_HUES, LIGHT, LIGHT_HUES, Theme, mix
 from app.theme.widgets import as_written, caption, named, tip
 
 APP = Path(app.__file__).parent
@@ -40,12 +40,23 @@ def test_the_search_for_literals_finds_them():
     assert not LITERAL.search("see issue#12 and '# Title'")
 
 
-@pytest.mark.parametrize("tokens", [DARK, LIGHT])
-def test_tokens_are_colours_and_text_is_readable(tokens):
+GROUNDS = ("bg", "panel", "raised")
+TEXTS = ("text", "mute", "accent", "good", "warn", "bad", "violet", "teal")
+
+
+@pytest.mark.parametrize("tokens", [DARK, LIGHT, CONTRAST])
+def test_tokens_are_colours_and_every_text_is_readable_on_every_ground(tokens):
+    """WCAG AA; AAA in high contrast, where edges are as clear as pictures have to be."""
+    text, edge = (7, 3) if tokens is CONTRAST else (4.5, 1.1)
     assert all(QColor(value).isValid() for value in tokens)
-    for text in (tokens.text, tokens.mute):
-        for under in (tokens.bg, tokens.panel, tokens.raised):
-            assert _contrast(text, under) >= 4.5
+    for ground in GROUNDS:
+        under = getattr(tokens, ground)
+        least = {**dict.fromkeys(TEXTS, text), "line": edge}
+        found = {name: round(_contrast(getattr(tokens, name), under), 2) for name in least}
+        assert {name: ratio for name, ratio in found.items() if ratio < least[name]} == {}, ground
+    assert _contrast(tokens.on_accent, tokens.primary) >= text
+    for hue in DARK_HUES if tokens is not LIGHT else LIGHT_HUES:
+        assert _contrast(hue, tokens.panel) >= 3, "as of a picture's parts"
 
 
 def _contrast(a: str, b: str) -> float:
@@ -71,6 +82,16 @@ def test_mode_changes_tokens_and_tells(qtbot, qapp):
         theme.set_mode("dark")
 
 
+def test_high_contrast_is_a_dark_theme_of_its_own(qtbot, qapp):
+    theme = Theme("dark")
+    with qtbot.waitSignal(theme.changed):
+        theme.set_mode("contrast")
+    assert theme.tokens == CONTRAST
+    assert theme.dark
+    assert CONTRAST.line in build(theme)
+    assert theme.palette().text().color() == QColor(CONTRAST.text)
+
+
 def test_system_mode_follows_the_desktop_while_running(qtbot, qapp, monkeypatch):
     desktop = {"dark": True}
     monkeypatch.setattr("app.theme.theme._desktop_is_dark", lambda: desktop["dark"])
@@ -91,7 +112,7 @@ def test_scale_changes_every_text_size_and_is_clamped(theme):
     assert theme.px(12) == 18
     assert build(theme) != before
     theme.set_scale(9)
-    assert theme.scale == 1.6
+    assert theme.scale == 2.0
     assert theme.ui_font().pixelSize() == theme.px(14)
 
 
