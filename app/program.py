@@ -24,6 +24,7 @@ from app.history.leaving import Leaving
 from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
+from app.lab.kept import kept_index
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
 from app.models.state.choice import LoadChoice
@@ -32,6 +33,7 @@ from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
 from app.server.state import ServerState
+from app.settings.appearance import Appearance
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
 from app.single import SingleInstance, UnansweredError
@@ -49,6 +51,7 @@ from app.window.wirings.gpu import GpuWiring
 from app.window.wirings.load_settings import LoadSettingsWiring
 from app.window.wirings.measure import MeasureWiring
 from app.window.wirings.model import ModelWiring
+from app.window.wirings.palette import PaletteWiring
 from app.window.wirings.preset import PresetWiring
 from app.window.wirings.server import ServerWiring
 from app.window.wirings.switch import SwitchWiring
@@ -113,9 +116,10 @@ class WindowProgram:
         self.sidebar = Sidebar(self.history, self.theme)  # after the chat, which says what of the history is unreadable
         self.lab: LabRuns | None = None
         self.compare: ComparisonRun | None = None
-        self.lab_page = LazyPage(self._make_lab)
+        self.lab_page: LazyPage[LabView] = LazyPage(self._make_lab)
         self.server = ServerState(self.link, self.store)
         self._lab_index = paths.data_dir() / "lab" / "index.kept"
+        help_page = HelpPage(paths.docs_dir(), self.theme)
         self.window = MainWindow(
             sidebar=self.sidebar,
             chat=self.chat,
@@ -125,15 +129,27 @@ class WindowProgram:
             models_page=ModelsPage(self.library, self.theme),
             lab_page=self.lab_page,
             server_page=LazyPage(self._make_server),
-            help_page=HelpPage(paths.docs_dir(), self.theme),
+            help_page=help_page,
             settings_page=SettingsPage(self.store, self.theme, log_path, data),
-            store=self.store,
+            appearance=Appearance(self.store, self.theme),
             theme=self.theme,
+            log_file=log_path,
         )
         dress(self.theme, app)
         self.packs = Packs(gpu if gpu is not None else [*own, "gpu"] if own else [])
         self._connect_engine()
         self._connect_chats()
+        PaletteWiring(
+            self.link,
+            self.store,
+            self.library,
+            self.history,
+            help_page,
+            self.opener.open,
+            self._experiments,
+            self._show_experiment,
+            self.window,
+        )
         self._later = QTimer(self.window, singleShot=True, interval=LAB_MS)
         self._later.timeout.connect(self._look_at_lab)
         self.link.loaded.connect(lambda _: None if self._lab_index.exists() else self._later.start())
@@ -208,6 +224,16 @@ class WindowProgram:
             self.lab = LabRuns(self.link, parent=self.window, kept=self._lab_index)
             self.lab.device = lambda: self.store.settings.device
         return self.lab
+
+    def _experiments(self) -> dict[str, str]:
+        """Titles of the Lab's experiments, by name; none before its index was made once."""
+        index = self.lab.index if self.lab is not None else kept_index(self._lab_index)
+        return {page.name: page.title for page in index.pages} if index is not None else {}
+
+    def _show_experiment(self, name: str) -> None:
+        self.window.show_page(MainWindow.LAB)
+        if self.lab_page.inner is not None:
+            self.lab_page.inner.show_experiment(name)
 
     def _look_at_lab(self) -> None:
         """The list of experiments takes seconds to be made: once, while nothing is asked, so that it is kept."""

@@ -1,29 +1,29 @@
-"""Every keyboard shortcut, declared once: the window binds this table and the dialog shows it."""
+"""Every command that has a name of its own, with its usual keys, declared once: see app/commands/registry.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
-from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QVBoxLayout, QWidget
-
-from app.theme.room import Scrolled
-from app.theme.widgets import fill, named
+from PySide6.QtGui import QKeyEvent
 
 
 class Shortcut(NamedTuple):
     action: str
     """The name under which the window gives the function; empty where a widget handles the key itself."""
     keys: str
+    """The usual keys; empty for a command that has none until the person chooses some."""
     words: str
     group: str
+    also: tuple[str, ...] = ()
+    """Further keys that do the same, until the person chooses others."""
+    offered: bool = True
+    """True if the palette offers it."""
 
 
 TABLE = (
     Shortcut("new_chat", "Ctrl+N", "New chat", "Chat"),
-    Shortcut("search", "Ctrl+K", "Search all chats", "Chat"),
+    Shortcut("search", "Ctrl+Shift+F", "Search all chats", "Chat"),
     Shortcut("focus_composer", "Ctrl+L", "Go to the message field", "Chat"),
     Shortcut("", "Return", "Send the message", "Chat"),
     Shortcut("", "Shift+Return", "Break the line", "Chat"),
@@ -32,21 +32,32 @@ TABLE = (
     Shortcut("regenerate", "Ctrl+R", "Answer again", "Chat"),
     Shortcut("rename", "F2", "Rename the chat, or what is chosen in the list of chats", "Chat"),
     Shortcut("toggle_tint", "Ctrl+Shift+T", "Highlight drafted tokens", "Chat"),
+    Shortcut("chat_settings", "", "Chat settings: system prompt and sampling", "Chat"),
+    Shortcut("show_palette", "Ctrl+K", "Find a command, a chat or a model", "Window", offered=False),
     Shortcut("toggle_sidebar", "Ctrl+B", "Show or hide the list of chats", "Window"),
     Shortcut("toggle_panel", "Ctrl+Shift+O", "Show or hide the optimisations", "Window"),
     Shortcut("toggle_plots", "Ctrl+Shift+P", "Fold or unfold the plots", "Window"),
     Shortcut("toggle_cache", "Ctrl+Shift+K", "Show or hide the cache", "Window"),
-    Shortcut("next_region", "F6", "To the next part of the window", "Window"),
-    Shortcut("previous_region", "Shift+F6", "To the part before", "Window"),
+    Shortcut("zoom_in", "Ctrl+=", "Larger text", "Window", also=("Ctrl++",)),
+    Shortcut("zoom_out", "Ctrl+-", "Smaller text", "Window"),
+    Shortcut("zoom_reset", "Ctrl+0", "Text at its usual size", "Window"),
+    Shortcut("next_region", "F6", "To the next part of the window", "Window", offered=False),
+    Shortcut("previous_region", "Shift+F6", "To the part before", "Window", offered=False),
     Shortcut("", "Up", "In the panel: move between switches (Up, Down) or within one (Left, Right)", "Window"),
     Shortcut("", "Left", "In the Lab: move between sides (Left, Right); Return runs, Esc cancels", "Window"),
-    Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
-    Shortcut("show_models", "Ctrl+2", "Models", "Window"),
-    Shortcut("show_lab", "Ctrl+3", "Lab", "Window"),
-    Shortcut("show_server", "Ctrl+4", "Server", "Window"),
-    Shortcut("show_settings", "Ctrl+,", "Settings", "Window"),
-    Shortcut("show_help", "F1", "Help", "Window"),
-    Shortcut("show_shortcuts", "Ctrl+/", "This list", "Window"),
+    Shortcut("show_chat", "Ctrl+1", "Go to Chat", "Window"),
+    Shortcut("show_models", "Ctrl+2", "Go to Models", "Window"),
+    Shortcut("show_lab", "Ctrl+3", "Go to Lab", "Window"),
+    Shortcut("show_server", "Ctrl+4", "Go to Server", "Window"),
+    Shortcut("show_settings", "Ctrl+,", "Go to Settings", "Window"),
+    Shortcut("show_help", "F1", "Go to Help", "Window"),
+    Shortcut("show_shortcuts", "Ctrl+/", "Keyboard shortcuts", "Window"),
+    Shortcut("show_log", "", "Log", "Window"),
+    Shortcut("show_about", "", "About Kvasir, and licences", "Window"),
+    Shortcut("open_file", "", "Open a model file", "Model"),
+    Shortcut("get_model", "", "Get a model", "Model"),
+    Shortcut("reload_model", "", "Reload the model", "Model"),
+    Shortcut("unload_model", "", "Unload the model", "Model"),
     Shortcut("quit", "Ctrl+Q", "Quit", "Window"),
 )
 
@@ -55,39 +66,3 @@ def typed(event: QKeyEvent) -> str:
     """The text that a key types, "" for one that commands."""
     commands = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
     return event.text() if event.text().isprintable() and not event.modifiers() & commands else ""
-
-
-def bind(window: QWidget, actions: Mapping[str, Callable[[], object]]) -> list[QShortcut]:
-    """Bind the table's keys to the window's functions. Raises KeyError when the window lacks one."""
-    bound = []
-    for entry in TABLE:
-        if entry.action:
-            shortcut = QShortcut(QKeySequence(entry.keys), window)
-            shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
-            shortcut.activated.connect(actions[entry.action])
-            bound.append(shortcut)
-    return bound
-
-
-class ShortcutsDialog(QDialog):
-    """The table, for people."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        named(self, "shortcuts", windowTitle="Keyboard shortcuts")
-        inside = QWidget()
-        fill(QVBoxLayout(self), Scrolled(inside), margins=0)
-        column = fill(QVBoxLayout(inside), margins=(24, 16, 24, 24), spacing=8)
-        for group in dict.fromkeys(entry.group for entry in TABLE):
-            head = named(QLabel(group), role="section")
-            head.setContentsMargins(0, 8, 0, 0)
-            fill(column, head, self._grid([entry for entry in TABLE if entry.group == group]))
-        self.resize(self.sizeHint())
-
-    def _grid(self, entries: list[Shortcut]) -> QGridLayout:
-        grid = fill(QGridLayout(), spacing=(24, -1))
-        grid.setColumnMinimumWidth(0, 240)
-        for row, entry in enumerate(entries):
-            keys = named(QLabel(QKeySequence(entry.keys).toString(QKeySequence.SequenceFormat.NativeText)), role="mute")
-            fill(grid, (QLabel(entry.words), row, 0), (keys, row, 1, Qt.AlignmentFlag.AlignRight))
-        return grid

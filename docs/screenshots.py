@@ -285,7 +285,7 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
     from PySide6.QtWidgets import QScrollArea
 
     from app.lab.page import LabView
-    from app.lab.topics import COMPARE, ROOFLINE
+    from app.lab.tools import COMPARE, ROOFLINE
     from tests.app.pressing import press
 
     with _opened(app, home) as (program, failures):

@@ -33,7 +33,7 @@ DRAFT_PX = 120
 """The draft's name is not shown with less room than this: its beginning alone says nothing."""
 ICON_GAP = 6
 """Pixels that a button's icon takes from its text."""
-TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected (Ctrl+Shift+T)"
+TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected"
 OPEN_HELP = "A GGUF file, or the folder of a model in safetensors, GPTQ, AWQ or NF4."
 IDLE = "Unloaded, because nothing was asked of it for a while. The next message loads it again."
 NARROW = 700
@@ -199,7 +199,7 @@ class Header(QFrame):
             path = card.path
             menu.addAction("Load settings…", lambda: self.load_settings_asked.emit(path))
         if card is not None and not self._link.idle:
-            menu.addAction("Unload the model", self._unload)
+            menu.addAction("Unload the model", self.unload)
 
     def _choose(self, path: str) -> None:
         """Have a model of this machine answer, which may be loaded already while another server's answers."""
@@ -270,7 +270,13 @@ class Header(QFrame):
     def _send_load(self, model: str, draft: str | None) -> None:
         self._link.send(protocol.Load(model=model, draft=draft, options=self.choice.load_options(model)))
 
-    def _unload(self) -> None:
+    @property
+    def refusal(self) -> str:
+        """Reason, as a sentence, that no model can be loaded again or unloaded; "" if there is one."""
+        return "" if self._link.card is not None and not self._link.idle else "No model is loaded."
+
+    def unload(self) -> None:
+        """Free the memory of the loaded model. Asks first where that ends an answer."""
         if self._link.card is not None:
             name = self._link.card.name
             self.guard(f"Unloading {name}", "Unload it now", lambda: self._link.send(protocol.Unload()))

@@ -36,6 +36,7 @@ class HelpPage(FocusFirst):
 
     shortcuts_requested = Signal()
     about_requested = Signal()
+    log_requested = Signal()
 
     def __init__(self, folder: Path, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -65,10 +66,25 @@ class HelpPage(FocusFirst):
         """Pages that the search shows."""
         return self._found
 
+    @property
+    def pages(self) -> list[Page]:
+        """All pages."""
+        if self._pages is None:
+            self._pages = load(self._folder)
+        return self._pages
+
+    def open(self, page: Page) -> None:
+        """Show a page among all of them."""
+        self.search_field.clear()
+        self._search("")
+        for row in range(self.topics.count()):
+            if self.topics.item(row).data(Qt.ItemDataRole.UserRole) == page:
+                self.topics.setCurrentRow(row)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._pages is None:
-            self._search("")
+        if not self._found:
+            self._search(self.search_field.text())
 
     def _lay_out(self) -> None:
         self._side = side = QWidget()
@@ -78,6 +94,8 @@ class HelpPage(FocusFirst):
         shortcuts.setAccessibleName("Keyboard shortcuts")
         shortcuts.clicked.connect(self.shortcuts_requested)
         column.addWidget(shortcuts)
+        log = named(QPushButton("Log"), "help.log", title="Log", clicked=self.log_requested)
+        column.addWidget(log)
         about = QPushButton("About and licences")
         named(about, "help.about", title="About Kvasir, and licences")
         about.clicked.connect(self.about_requested)
@@ -87,22 +105,8 @@ class HelpPage(FocusFirst):
         self.text.document().setDocumentMargin(16)
         fill(row, (self.text, 12), 1)
 
-    def _all(self) -> list[Page]:
-        if self._pages is None:
-            self._pages = load(self._folder)
-        return self._pages
-
-    def _open(self, page: Page | None) -> None:
-        if page is None:
-            return
-        self.search_field.clear()
-        self._search("")
-        for row in range(self.topics.count()):
-            if self.topics.item(row).data(Qt.ItemDataRole.UserRole) == page:
-                self.topics.setCurrentRow(row)
-
     def _search(self, words: str) -> None:
-        self._found = search(self._all(), words)
+        self._found = search(self.pages, words)
         self.topics.blockSignals(True)
         self.topics.clear()
         group = ""
@@ -141,7 +145,7 @@ class HelpPage(FocusFirst):
 
     def _rendered(self, page: Page) -> str:
         """The page's text as HTML; a link that leads nowhere from here is its words alone."""
-        anchors = {other.anchor for other in self._all()}
+        anchors = {other.anchor for other in self.pages}
 
         def link(match: re.Match[str]) -> str:
             address, words = match.groups()
@@ -154,7 +158,9 @@ class HelpPage(FocusFirst):
         if url.scheme() == "https":
             QDesktopServices.openUrl(url)
         else:
-            self._open(next((page for page in self._all() if page.anchor == url.fragment()), None))
+            page = next((page for page in self.pages if page.anchor == url.fragment()), None)
+            if page is not None:
+                self.open(page)
 
     def _html(self, title: str, body: str) -> str:
         t, px = self._theme.tokens, self._theme.px

@@ -26,11 +26,11 @@ from app.lab.experiment import ExperimentView
 from app.lab.export import SaveButton
 from app.lab.layout import IntoView, label
 from app.lab.models import ModelChoice
-from app.lab.roofline import NAME as ROOFLINE
 from app.lab.roofline import RooflineView
 from app.lab.runs import LabRuns, Subject
 from app.lab.sliders import SettingSlider
-from app.lab.topics import COMPARE, TOOLS, TopicList
+from app.lab.tools import COMPARE, ROOFLINE, TOOLS
+from app.lab.topics import TopicList
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named, say, tip

@@ -17,8 +17,6 @@ from app.theme.widgets import fill, named, say, take_out
 from engine.base.sizes import figure
 from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
 
-NAME = "roofline"
-"""Name of the roofline, which has it where experiments have theirs."""
 PURPOSE = (
     "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
     "longer is the limit, the roof, and nothing passes it. This measures the ceilings and shows where the model "

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
-from app.files import decode_file
 from app.lab import words
+from app.lab.kept import kept_index
 from app.link.calls import Caller, PendingCall
 from engine.protocol import Error, LoadOptions
 from engine.protocol.lab import (
@@ -31,9 +31,6 @@ from engine.protocol.lab import (
 from engine.protocol.operations import LIST_EXPERIMENTS, RUN_EXPERIMENT
 
 log = logging.getLogger(__name__)
-
-MOST_BYTES = 4 << 20
-"""Largest size of a list of experiments."""
 
 
 class Subject(NamedTuple):
@@ -78,7 +75,7 @@ class LabRuns(QObject):
         super().__init__(parent)
         self._caller, self._kept = caller, kept
         self._effort: dict[str, Any] = {"pairs": pairs, "seconds": seconds}
-        self.index = decode_file(kept, LabIndex, MOST_BYTES) if kept is not None else None
+        self.index = kept_index(kept) if kept is not None else None
         self._answered = False
         """True if the index is this version's and this machine's own."""
         self.trouble = "" if caller is not None else words.NO_LAB

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFont, QIcon, QPixmap
 from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.lab import words
-from app.lab.roofline import NAME as ROOFLINE
+from app.lab.tools import COMPARE, TOOLS
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from app.theme.widgets import named
@@ -18,9 +18,6 @@ from engine.protocol.lab import LabPage
 _NAME, _TITLE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
 _PADDING_PX = 20
 """Left and right of a row's words together, as in the style sheet."""
-COMPARE = "compare"
-TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
-"""Tools that are no experiments, by the name that they have in the list."""
 
 
 class _TopicDelegate(QStyledItemDelegate):

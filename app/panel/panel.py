@@ -181,7 +181,7 @@ class OptimisationPanel(QWidget):
         label.setContentsMargins(1, 0, 0, 0)  # the ring of the names above
         words = (
             "Colours the words of an answer: accepted draft tokens, the model's token where a draft was rejected, all "
-            "others. Changes the view only (Ctrl+Shift+T)."
+            "others. Changes the view only."
         )
         label.setToolTip(tip(words))
         self._tint.setToolTip(tip(words))

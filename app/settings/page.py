@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QMessageBox,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gpu.section import PackSection
-from app.settings.store import SettingsStore
+from app.settings.appearance import SIZES
+from app.settings.columns import COLUMN_PX, GAP_PX, Columns
+from app.settings.rows import DEFAULTS, Section, SettingRow, has
+from app.settings.store import SettingsStore, UserSettings
 from app.theme.numbers import Fraction, WholeNumber
+from app.theme.question import ask
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say, switched
 from engine.protocol import Device
 
-_WIDTH = 640
 _GB = 1e9
+THEMES = {"system": "system", "light": "light", "dark": "dark", "contrast": "high contrast"}
 QUANTISE = {"none": "off", "nf4": "NF4", "int4": "int4", "int8": "int8"}
 MODEL_MAXIMUM = "Model maximum"
 _QUANTISE = (
@@ -28,12 +41,18 @@ _QUANTISE = (
 )
 _DEVICES = {"auto": "automatic", "cpu": "CPU", "cuda": "CUDA", "mps": "Metal"}
 _NEXT_LOAD = "Takes effect when a model is next loaded."
+_GPU_WORDS = "gpu pack cuda rocm nvidia amd graphics card"
+"""Words by which a search finds the part about GPU packs."""
+NOTHING = "No setting has these words. Try fewer or other words."
 
 
 class SettingsPage(FocusFirst):
-    """Writes every change to the store at once. ``reload_requested``: load the present model again, with them."""
+    """Writes every change to the store at once, and shows what changes there. ``reload_requested``: load the present
+    model again, with them; ``shortcuts_requested`` and ``log_requested``: show those."""
 
     reload_requested = Signal()
+    shortcuts_requested = Signal()
+    log_requested = Signal()
 
     def __init__(
         self, store: SettingsStore, theme: Theme, log_file: Path, data: Path, parent: QWidget | None = None
@@ -42,15 +61,24 @@ class SettingsPage(FocusFirst):
         self._store = store
         self._theme = theme
         named(self, surface="bg")
-        self._column = self._lay_out()
+        self._sections: list[Section] = []
+        self._columns = Columns(theme)
+        self._lay_out()
         self._appearance()
+        self._models()
+        self._files(log_file, data)
         self._engine()
         self.gpu = PackSection()
-        self._column.addWidget(self.gpu)
-        self._files(log_file, data)
-        self._column.addStretch(1)
+        self._columns.add(self.gpu, right=True)
+        store.changed.connect(self._follow)
         theme.changed.connect(self._fit)
+        self._follow(frozenset(name for row in self.rows for name in row.fields))
         self._fit()
+
+    @property
+    def rows(self) -> list[SettingRow]:
+        """All settings, in their order."""
+        return [row for section in self._sections for row in section.rows]
 
     def set_computing(self, words: str) -> None:
         """Show the way the loaded model computes, and the reason, if that is worth a word."""
@@ -73,99 +101,113 @@ class SettingsPage(FocusFirst):
 
     def show_gpu(self) -> None:
         """Scroll to what is said about GPU packs."""
+        self.field.clear()
         self._scroll.ensureWidgetVisible(self.gpu)
 
-    def _lay_out(self) -> QVBoxLayout:
+    def reveal(self, row: SettingRow) -> None:
+        """Scroll to a setting and give its control the keyboard."""
+        self.field.clear()
+        QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)  # the place that it has without a search
+        self._scroll.ensureWidgetVisible(row)
+        first = next((part for part in (row.control, *row.control.findChildren(QWidget)) if _takes_focus(part)), None)
+        if first is not None:
+            first.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _lay_out(self) -> None:
         body = self._body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=10)
         title = named(QLabel("Settings"), role="title")
-        column.addWidget(title)
+        self.field = named(
+            QLineEdit(placeholderText="Search the settings", clearButtonEnabled=True),
+            "settings.search",
+            title="Search the settings",
+        )
+        self.field.textChanged.connect(self._search)
+        self.first = self.field
+        self.reset = named(QPushButton("Reset all…"), "settings.reset", kind="quiet", clicked=self._ask_reset)
+        self.found = caption(name="settings.found")
+        self.found.hide()
+        fill(column, fill(QHBoxLayout(), (title, 1), (self.field, 2), self.reset, spacing=12), self.found)
+        fill(column, self._columns, 1)
         holder = QWidget()
-        fill(QHBoxLayout(holder), 1, (body, 10), 1, margins=0)
+        fill(QHBoxLayout(holder), 1, (body, 100), 1, margins=0)
         self._scroll = scrolling(holder, sideways=True)
         fill(QVBoxLayout(self), self._scroll, margins=0)
-        return column
 
     def _appearance(self) -> None:
-        settings = self._store.settings
         self._section("Appearance")
-        mode = Segments("Theme", ("system", "light", "dark"), ("system", "light", "dark"), "settings.theme")
-        mode.choose(settings.theme)
-        self.first = mode
-        mode.chosen.connect(self._set_theme)
-        self._row("Theme", "System follows the desktop's own light or dark setting.", mode)
+        mode = Segments("Theme", list(THEMES), list(THEMES.values()), "settings.theme")
+        mode.chosen.connect(lambda key: self._set(theme=key))
+        about = "System follows the desktop, light or dark. High contrast is dark."
+        self._row("Theme", about, mode, ("theme",))
         size = WholeNumber()
-        size.setRange(80, 160)
-        named(size, singleStep=10, suffix=" %")
-        size.setValue(round(100 * settings.text_scale))
-        size.valueChanged.connect(self._set_scale)
-        self._row("Text size", "", size)
+        size.setRange(SIZES[0], SIZES[-1])
+        named(size, singleStep=SIZES.step, suffix=" %")
+        size.valueChanged.connect(lambda percent: self._set(text_scale=percent / 100))
+        about = "Of every word in the window. Ctrl and the mouse wheel change it, too."
+        self._row("Text size", about, size, ("text_scale",), lambda now: size.setValue(round(100 * now.text_scale)))
         still = Toggle(self._theme)
-        still.setChecked(settings.reduced_motion)
-        switched(still, self._set_motion)
-        self._row("Reduced motion", "Switches and panels change without sliding.", still)
+        switched(still, lambda on: self._set(reduced_motion=on))
+        about = "Switches and panels change without sliding."
+        self._row("Reduced motion", about, still, ("reduced_motion",))
+        keys = named(QPushButton("Choose…"), "settings.keys", title="Keyboard shortcuts")
+        keys.clicked.connect(self.shortcuts_requested)
+        self._row("Keyboard shortcuts", "All commands with their keys, which can be changed.", keys, ("keys",))
+
+    def _models(self) -> None:
+        self._section("Models")
+        idle = named(_number(1440, 5, "Never", " min"), "settings.unload_after")
+        idle.valueChanged.connect(lambda value: self._set(unload_after=value))
+        about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
+        self._row("Unload the model when idle", about, idle, ("unload_after",))
+        limit = named(_number(100_000, 1, "No limit", " MB/s"), "settings.download_limit")
+        limit.valueChanged.connect(lambda value: self._set(download_limit=value))
+        about = "Per download. Running downloads use it after they are paused and resumed."
+        self._row("Download speed limit", about, limit, ("download_limit",))
 
     def _engine(self) -> None:
-        settings = self._store.settings
-        self._section("Engine")
-        self._memory_rows(settings.memory)
-        context = _number(settings.context or 0, 1_048_576, 1024, MODEL_MAXIMUM)
+        self._section("Engine", right=True)
+        self._memory_row()
+        context = _number(1_048_576, 1024, MODEL_MAXIMUM)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
-        self._row(
-            "Longest context, tokens",
-            f"A shorter one needs less memory; some models can go beyond their own. {_NEXT_LOAD}",
-            context,
-        )
+        about = f"A shorter one needs less memory; some models can go beyond their own. {_NEXT_LOAD}"
+        self._row("Longest context, tokens", about, context, ("context",))
         known = ("auto", "cpu", "cuda")  # until the engine says what it has
         self._device = Segments("Device", known, [_DEVICES[key] for key in known], "settings.device")
-        self._device.choose(settings.device)
         self._device.chosen.connect(lambda key: self._set(device=key))
         about = "Automatic takes a GPU where there is one, and of several the one with the most free memory."
-        self._row("Device", f"{about} {_NEXT_LOAD}", self._device)
+        self._row("Device", f"{about} {_NEXT_LOAD}", self._device, ("device",))
         self._computing = caption(name="settings.computing")
         self._computing.hide()
-        self._column.addWidget(self._computing)
+        self._sections[-1].column.addWidget(self._computing)
         quantise = Segments(
             "Quantise 16-bit models on load", list(QUANTISE), list(QUANTISE.values()), "settings.quantise"
         )
-        quantise.choose(settings.quantise)
         quantise.chosen.connect(lambda key: self._set(quantise=key))
-        self._row("Quantise 16-bit models on load", f"{_QUANTISE} {_NEXT_LOAD}", quantise)
+        self._row("Quantise 16-bit models on load", f"{_QUANTISE} {_NEXT_LOAD}", quantise, ("quantise",))
         draft = Toggle(self._theme)
-        draft.setChecked(settings.draft)
         switched(draft, lambda on: self._set(draft=on))
-        self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
-        idle = named(_number(settings.unload_after, 1440, 5, "Never", " min"), "settings.unload_after")
-        idle.valueChanged.connect(lambda value: self._set(unload_after=value))
-        about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
-        self._row("Unload the model when idle", about, idle)
-        limit = named(_number(settings.download_limit, 100_000, 1, "No limit", " MB/s"), "settings.download_limit")
-        limit.valueChanged.connect(lambda value: self._set(download_limit=value))
-        self._row(
-            "Download speed limit", "Per download. Running downloads use it after they are paused and resumed.", limit
-        )
+        about = f"If the model comes with one. {_NEXT_LOAD}"
+        self._row("Load the draft model too", about, draft, ("draft",))
         reload = named(
             QPushButton("Reload model"), "settings.reload", title="Reload model", clicked=self.reload_requested
         )
-        line = fill(QHBoxLayout(), 1, reload)
-        self._column.addLayout(line)
+        self._row("Use them now", "Loads the present model again, with the settings above.", reload)
 
-    def _memory_rows(self, memory: float | None) -> None:
+    def _memory_row(self) -> None:
         """None is automatic, at most 1 a share of the free memory, above it bytes."""
-        kind = "auto" if memory is None else "share" if memory <= 1 else "fixed"
         self._memory = Segments(
             "Memory for the engine", ("auto", "share", "fixed"), ("automatic", "share", "fixed"), "settings.memory"
         )
-        self._memory.choose(kind)
-        self._share = self._number(" % of free", 10, 100, 100 * memory if memory is not None and memory <= 1 else 85)
-        self._fixed = self._number(" GB", 0.1, 4096, memory / _GB if memory is not None and memory > 1 else 8)
+        self._share = self._number(" % of free", 10, 100, 85)
+        self._fixed = self._number(" GB", 0.1, 4096, 8)
         self._memory.chosen.connect(self._set_memory)
         self._share.valueChanged.connect(lambda: self._set_memory("share"))
         self._fixed.valueChanged.connect(lambda: self._set_memory("fixed"))
         box = QWidget()
         fill(QHBoxLayout(box), self._share, self._fixed, self._memory, margins=0)
-        self._row("Memory for the engine", f"Automatic takes 85 % of what is free. {_NEXT_LOAD}", box)
-        self._show_memory(kind)
+        about = f"Automatic takes 85 % of what is free. {_NEXT_LOAD}"
+        self._row("Memory for the engine", about, box, ("memory",), self._show_memory)
 
     def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
         box = Fraction()
@@ -181,49 +223,81 @@ class SettingsPage(FocusFirst):
             button = QPushButton("Open folder")
             button.setAccessibleName(f"Open the folder of: {name}")
             button.clicked.connect(lambda _=False, f=folder: QDesktopServices.openUrl(QUrl.fromLocalFile(str(f))))
-            self._row(name, str(path), button)
+            box = QWidget()
+            buttons = fill(QHBoxLayout(box), button, margins=0, spacing=8)
+            if path == log_file:
+                log = named(QPushButton("Show"), "settings.log", title="Show the log", clicked=self.log_requested)
+                buttons.insertWidget(0, log)
+            self._row(name, str(path), box)
 
     def _fit(self) -> None:
-        self._body.setMaximumWidth(self._theme.px(_WIDTH))
+        """As wide as both columns may be; and the marks of a search have colours of the theme."""
+        self._body.setMaximumWidth(2 * self._theme.px(COLUMN_PX) + GAP_PX)
+        self._search(self.field.text())
 
-    def _section(self, text: str) -> None:
-        label = named(QLabel(text), role="section")
-        label.setContentsMargins(0, 16, 0, 0)
-        self._column.addWidget(label)
+    def _section(self, title: str, right: bool = False) -> None:
+        """Begin a section; in a wide window it may stand at the right."""
+        self._sections.append(Section(title))
+        self._columns.add(self._sections[-1], right)
 
-    def _row(self, name: str, about: str, control: QWidget) -> None:
+    def _row(
+        self,
+        name: str,
+        about: str,
+        control: QWidget,
+        fields: tuple[str, ...] = (),
+        show_values: Callable[[UserSettings], object] | None = None,
+    ) -> None:
+        """Add to the section a setting, as :class:`SettingRow` takes it."""
         if not control.accessibleName():
             control.setAccessibleName(name)
-        words = fill(QVBoxLayout(), QLabel(name), spacing=2)
-        if about:
-            words.addWidget(caption(about))
-        line = QHBoxLayout()
-        fill(line, (words, 1), (control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter), spacing=16)
-        self._column.addLayout(line)
+        row = SettingRow(name, about, control, fields, show_values)
+        row.reset_asked.connect(lambda values: self._set(**values))
+        self._sections[-1].add(row)
 
     def _set(self, **changes: Any) -> None:
         self._store.update(**changes)
 
-    def _set_theme(self, mode: str) -> None:
-        self._store.update(theme=mode)
-        self._theme.set_mode(self._store.settings.theme)
+    def _follow(self, names: frozenset[str]) -> None:
+        now = self._store.settings
+        for row in self.rows:
+            if names.intersection(row.fields):
+                row.follow(now)
+        self.reset.setEnabled(any(row.is_changed(now) for row in self.rows))
 
-    def _set_scale(self, percent: int) -> None:
-        self._store.update(text_scale=percent / 100)
-        self._theme.set_scale(percent / 100)
+    def _search(self, text: str) -> None:
+        words = text.casefold().split()
+        found = sum([section.search(words, self._theme) for section in self._sections])
+        pack = has(_GPU_WORDS, words)
+        self.gpu.setVisible(pack)
+        self._computing.setVisible(bool(self._computing.text()) and not words)
+        found += pack
+        counted = f"{found} setting{'s' * (found != 1)} found." if found else NOTHING
+        say(self.found, counted if words else "")
 
-    def _set_motion(self, still: bool) -> None:
-        self._store.update(reduced_motion=still)
-        self._theme.set_reduced_motion(still)
+    def _ask_reset(self) -> None:
+        changed = [row.name for row in self.rows if row.is_changed(self._store.settings)]
+        question = f"These get their usual values again: {', '.join(changed)}. Chats, models and presets stay."
+        role = QMessageBox.ButtonRole.ResetRole
+        ask(self.window(), "settings.reset.ask", "Reset all settings", question, "Reset all", self._reset_all, role)
+
+    def _reset_all(self) -> None:
+        self._set(**{name: getattr(DEFAULTS, name) for row in self.rows for name in row.fields})
 
     def _set_memory(self, kind: str) -> None:
         values = {"auto": None, "share": self._share.value() / 100, "fixed": self._fixed.value() * _GB}
         self._store.update(memory=values[kind])
-        self._show_memory(kind)
 
-    def _show_memory(self, kind: str) -> None:
-        self._share.setVisible(kind == "share")
-        self._fixed.setVisible(kind == "fixed")
+    def _show_memory(self, now: UserSettings) -> None:
+        memory = now.memory
+        kind = "auto" if memory is None else "share" if memory <= 1 else "fixed"
+        for box, value, mine in ((self._share, 100, "share"), (self._fixed, 1 / _GB, "fixed")):
+            box.blockSignals(True)
+            if kind == mine and memory is not None:
+                box.setValue(memory * value)
+            box.blockSignals(False)
+            box.setVisible(kind == mine)
+        self._memory.choose(kind)
 
 
 def device_title(key: str) -> str:
@@ -237,10 +311,13 @@ def device_key(device: Device, among: Sequence[Device]) -> str:
     return f"{device.kind}:{device.index}" if several else device.kind
 
 
-def _number(value: int, most: int, step: int, none: str, unit: str = "") -> WholeNumber:
+def _takes_focus(part: QWidget) -> bool:
+    return bool(part.focusPolicy() & Qt.FocusPolicy.TabFocus) and part.isVisibleTo(part.window())
+
+
+def _number(most: int, step: int, none: str, unit: str = "") -> WholeNumber:
     """A field for 0 to ``most``; ``none`` is shown for 0."""
     field = WholeNumber(grouped=True)
     field.setRange(0, most)
     named(field, singleStep=step, suffix=unit, specialValueText=none)
-    field.setValue(value)
     return field

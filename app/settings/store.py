@@ -7,13 +7,14 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from PySide6.QtCore import QObject, Signal
 
 from app.files import UNREADABLE, read_small
+from app.theme.theme import Mode
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling
 from engine.protocol.serving import PORT
 
@@ -66,6 +67,8 @@ class RememberedState(msgspec.Struct, frozen=True, kw_only=True):
     plots_open: bool = False
     cache_open: bool = False
     sidebar_open: bool = True
+    commands: Annotated[list[Annotated[str, Meta(max_length=4200)]], Meta(max_length=50)] = []
+    """Names of the commands that were run last from the palette, the last one first."""
     gpu_dismissed: str = ""
     """Key of the card about GPU packs that is not wanted again (a key of app.gpu.words)."""
     geometry: str = ""
@@ -75,8 +78,8 @@ class RememberedState(msgspec.Struct, frozen=True, kw_only=True):
 class UserSettings(RememberedState, frozen=True, kw_only=True):
     """Settings of the user. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
 
-    theme: Literal["system", "light", "dark"] = "system"
-    text_scale: Annotated[float, Meta(ge=0.8, le=1.6)] = 1.0
+    theme: Mode = "system"
+    text_scale: Annotated[float, Meta(ge=0.8, le=2.0)] = 1.0
     reduced_motion: bool = False
     memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None
     context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
@@ -90,6 +93,8 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     serve_port: Annotated[int, Meta(ge=1, le=65535)] = PORT
     download_limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
     """MB a second of each download of a model at most; 0: no limit."""
+    keys: dict[Annotated[str, Meta(max_length=80)], Annotated[str, Meta(max_length=80)]] = {}
+    """The keys that the person chose for commands, by their names (app/shortcuts.py); "" for none."""
     presets: dict[PresetName, Preset] = {}
     models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
     """By the path of the model."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QButtonGroup,
     QFrame,
     QHBoxLayout,
@@ -55,6 +56,11 @@ class TopBar(QFrame):
         self._fold_row = fill(QHBoxLayout(), spacing=2)
         self._row.addLayout(self._fold_row)
         theme.changed.connect(self._recolour)
+
+    @property
+    def tabs(self) -> list[QAbstractButton]:
+        """The pages' buttons, in their order."""
+        return self._tabs.buttons()
 
     def add_fold(self, name: str, image: str, on: bool) -> QToolButton:
         """A checkable button that shows or hides a part of the window."""

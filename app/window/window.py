@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QMessageBox, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
 from app.cache.view import CacheView
+from app.chat.header import TINT_HELP
 from app.chat.page import ChatPage
+from app.commands.registry import Commands
 from app.gpu.card import PackCard
 from app.help.page import HelpPage
 from app.history.sidebar import Sidebar
@@ -18,15 +22,15 @@ from app.notice import NoticeBar, TakeTurns
 from app.panel.panel import OptimisationPanel
 from app.paths import licences_dir
 from app.plots.strip import PlotStrip
+from app.settings.appearance import USUAL, Appearance
 from app.settings.page import SettingsPage
-from app.settings.store import SettingsStore
-from app.shortcuts import ShortcutsDialog, bind
 from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from app.window.regions import Regions
 from app.window.sides import Sides
 from app.window.topbar import TopBar
+from app.window.zoom import WheelZoom
 
 CACHE_SHARE = 0.37
 """The share of the window's height that the view of the cache takes."""
@@ -36,6 +40,13 @@ LEAST_TRANSCRIPT = 64
 MINIMUM = QSize(800, 600)
 GOES_ON = "Downloads and quantising go on next time."
 START = QSize(1440, 900)
+_PAGES = ("show_chat", "show_models", "show_lab", "show_server", "show_help", "show_settings")
+"""The commands that show the pages, in the order of the tabs."""
+_TOO_LOW = "The window is too low for that now."
+
+
+if TYPE_CHECKING:
+    from app.commands.palette import Palette
 
 
 class MainWindow(QWidget):
@@ -57,17 +68,22 @@ class MainWindow(QWidget):
         server_page: QWidget,
         help_page: HelpPage,
         settings_page: SettingsPage,
-        store: SettingsStore,
+        appearance: Appearance,
         theme: Theme,
+        log_file: Path,
     ) -> None:
         super().__init__()
+        store = appearance.store
         self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
         self.models_page, self.settings_page = models_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
         pages = (models_page, lab_page, server_page, help_page, settings_page)
         for page in (sidebar, chat, panel, plots, cache, *pages, self):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._store, self._theme = store, theme
+        self._store, self._theme, self._appearance = store, theme, appearance
+        self.commands = Commands(store, self)
+        self._palette: Palette | None = None
+        self._log_file = log_file
         self._was_painted = False
         self.unfinished: Callable[[], Sequence[str]] = list
         """Returns what the program's end would lose, each as a sentence."""
@@ -90,6 +106,9 @@ class MainWindow(QWidget):
         self._add_folds()
         help_page.shortcuts_requested.connect(self.show_shortcuts)
         help_page.about_requested.connect(self.show_about)
+        help_page.log_requested.connect(self.show_log)
+        settings_page.shortcuts_requested.connect(self.show_shortcuts)
+        settings_page.log_requested.connect(self.show_log)
         self._notices = TakeTurns(self.notice, chat.notice, lambda: self.page == self.CHAT)
         self._bind()
         self._restore()
@@ -126,7 +145,28 @@ class MainWindow(QWidget):
 
     def show_shortcuts(self) -> None:
         """Show the list of shortcuts; the window stays usable meanwhile."""
-        dialog = ShortcutsDialog(self)
+        from app.commands.dialog import ShortcutsDialog  # few ever ask
+
+        dialog = ShortcutsDialog(self.commands.keymap, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.show()
+
+    def show_palette(self) -> None:
+        """Show all commands; while they are on show, close them."""
+        if self._palette is None:
+            from app.commands.palette import Palette  # not at the start of the program
+
+            self._palette = Palette(self.commands, self._theme, self)
+        if self._palette.isVisible():
+            self._palette.close_down()
+        else:
+            self._palette.open()
+
+    def show_log(self) -> None:
+        """Show the log; the window stays usable meanwhile."""
+        from app.help.log_view import LogDialog  # few ever ask
+
+        dialog = LogDialog(self._log_file, self._theme, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.show()
 
@@ -162,6 +202,7 @@ class MainWindow(QWidget):
         if not self._screen_watched:  # there is a window of the desktop's from now on
             self._screen_watched = True
             self.windowHandle().screenChanged.connect(self._fit_screen)
+            WheelZoom(self.windowHandle(), self._appearance, self)
         self._fit_screen()
 
     def _fit_screen(self, *_: object) -> None:
@@ -176,10 +217,15 @@ class MainWindow(QWidget):
         more = self.plots.open_height - self.plots.line_height
         for fold, high in ((self._fold_plots, more), (self._fold_cache, self.cache.height())):
             fold.setEnabled(rest >= high)
-            name = fold.accessibleName()
-            fold.setToolTip(tip(name if rest >= high else f"{name}. The window is too low for that now."))
+        self._explain_folds()
         self.plots.set_collapsed(not (self._fold_plots.isChecked() and self._fold_plots.isEnabled()))
         self.cache.setVisible(self._fold_cache.isChecked() and self._fold_cache.isEnabled())
+
+    def _explain_folds(self) -> None:
+        """Name each part that folds, with the keys that fold it, or the reason that it cannot be unfolded now."""
+        for fold, action in self._folds:
+            words = self.commands.keymap.explained(action, fold.accessibleName())
+            fold.setToolTip(tip(words if fold.isEnabled() else f"{words}. {_TOO_LOW}"))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -230,6 +276,13 @@ class MainWindow(QWidget):
         self._fold_plots = self.bar.add_fold("Show the plots", "plots", settings.plots_open)
         self._fold_cache = self.bar.add_fold("Show the cache: pages and prefix tree", "cache", settings.cache_open)
         self._fold_right = self.bar.add_fold("Show the optimisations", "panel", settings.panel_open)
+        self._folds = (
+            (self._fold_left, "toggle_sidebar"),
+            (self._fold_plots, "toggle_plots"),
+            (self._fold_cache, "toggle_cache"),
+            (self._fold_right, "toggle_panel"),
+        )
+        self.commands.keymap.changed.connect(self._explain_folds)
         self._fold_left.toggled.connect(self.sides.show_left)
         self._fold_plots.toggled.connect(self._set_plots)
         self._fold_cache.toggled.connect(self._set_cache)
@@ -272,9 +325,8 @@ class MainWindow(QWidget):
             self._fold_plots.setChecked(True)
 
     def _bind(self) -> None:
-        regions = Regions(self._parts)
-        self._shortcuts = bind(
-            self,
+        regions, zoom = Regions(self._parts), self._appearance
+        self.commands.give(
             {
                 "new_chat": self._new_chat,
                 "search": self._search,
@@ -282,10 +334,15 @@ class MainWindow(QWidget):
                 "regenerate": self.chat.regenerate_last,
                 "rename": self._rename,
                 "toggle_tint": self.chat.toggle_tint,
+                "chat_settings": self._show_chat_settings,
+                "show_palette": self.show_palette,
                 "toggle_sidebar": lambda: self._toggle(self._fold_left),
                 "toggle_panel": lambda: self._toggle(self._fold_right),
                 "toggle_plots": lambda: self._toggle(self._fold_plots),
                 "toggle_cache": lambda: self._toggle(self._fold_cache),
+                "zoom_in": lambda: zoom.zoom(1),
+                "zoom_out": lambda: zoom.zoom(-1),
+                "zoom_reset": lambda: zoom.set_size(USUAL),
                 "next_region": lambda: regions.step(True),
                 "previous_region": lambda: regions.step(False),
                 "show_chat": lambda: self.show_page(self.CHAT),
@@ -295,9 +352,29 @@ class MainWindow(QWidget):
                 "show_settings": lambda: self.show_page(self.SETTINGS),
                 "show_help": lambda: self.show_page(self.HELP),
                 "show_shortcuts": self.show_shortcuts,
+                "show_log": self.show_log,
+                "show_about": self.show_about,
+                "open_file": self.chat.header.open_file,
+                "get_model": self.chat.models_asked.emit,
+                "reload_model": self.settings_page.reload_requested.emit,
+                "unload_model": self.chat.header.unload,
                 "quit": self.close,
             },
+            {
+                "regenerate": lambda: "" if self.chat.last_prompt() is not None else "This chat has no answer yet.",
+                "toggle_plots": lambda: "" if self._fold_plots.isEnabled() else _TOO_LOW,
+                "toggle_cache": lambda: "" if self._fold_cache.isEnabled() else _TOO_LOW,
+                "zoom_in": lambda: zoom.refusal(1),
+                "zoom_out": lambda: zoom.refusal(-1),
+                "reload_model": lambda: self.chat.header.refusal,
+                "unload_model": lambda: self.chat.header.refusal,
+            },
         )
+        self.commands.explain(self.sidebar.new_button, "new_chat", "New chat")
+        self.commands.explain(self.sidebar.search, "search", "Search all chats")
+        self.commands.explain(self.chat.header.tint, "toggle_tint", TINT_HELP)
+        for tab, action in zip(self.bar.tabs, _PAGES, strict=True):
+            self.commands.explain(tab, action, f"Go to {tab.text()}")
 
     def _parts(self) -> list[QWidget]:
         """The regions that F6 goes through."""
@@ -316,6 +393,10 @@ class MainWindow(QWidget):
     def _new_chat(self) -> None:
         self.show_page(self.CHAT)
         self.chat.new_chat()
+
+    def _show_chat_settings(self) -> None:
+        self.show_page(self.CHAT)
+        self.chat.header.settings_asked.emit()
 
     def _search(self) -> None:
         self.show_page(self.CHAT)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from app.chat.notes import NotesButton
 from app.link.link import LinkState
 from app.program import WindowProgram
+from app.settings.columns import GAP_PX
 from app.theme.widgets import Toggle
 from app.window.sides import LEAST_CHAT
 from app.window.window import MINIMUM, MainWindow
@@ -102,7 +103,7 @@ def test_what_folds_is_offered_where_it_is(make_program) -> None:
     for page in (MainWindow.HELP, MainWindow.SETTINGS):
         window.show_page(page)
         assert not [name for name in ("sidebar", "plots", "cache", "panel") if fold(program, name).isVisible()]
-    shortcut = next(one for one in window._shortcuts if one.key().toString() == "Ctrl+Shift+O")
+    shortcut = next(one for one in window.commands.shortcuts if one.key().toString() == "Ctrl+Shift+O")
     shortcut.activated.emit()
     assert window.page == MainWindow.CHAT
     assert window.panel.isVisible()
@@ -114,7 +115,7 @@ def test_f6_goes_through_the_regions_and_back(qtbot, make_program) -> None:
     window.show_why_fast()
     window.activateWindow()
     qtbot.waitUntil(lambda: program.chat.composer.edit.hasFocus(), timeout=5_000)
-    keys = {one.key().toString(): one.activated.emit for one in window._shortcuts}
+    keys = {one.key().toString(): one.activated.emit for one in window.commands.shortcuts}
     regions = [window.bar, window.sidebar, *program.chat.regions(), window.panel, window.plots]
 
     def region() -> int:
@@ -150,7 +151,7 @@ def test_marks_and_switches_grow_with_the_text(make_program, scale) -> None:
         program.theme.set_scale(scale)
         assert fold(program, "panel").iconSize().width() == round(18 * scale)
         assert program.window.panel.findChild(Toggle, "panel.tint").sizeHint().height() == round(18 * scale)
-        assert program.window.settings_page._body.maximumWidth() == round(640 * scale)
+        assert program.window.settings_page._body.maximumWidth() == 2 * round(640 * scale) + GAP_PX
     finally:
         program.theme.set_scale(1.0)
 

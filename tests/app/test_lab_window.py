@@ -77,7 +77,7 @@ def test_it_is_made_when_it_is_first_shown_and_has_the_keyboard(qtbot, program, 
     assert program.lab is None
     assert program.lab_page.inner is None
     keys = next(entry.keys for entry in TABLE if entry.action == "show_lab")
-    shortcut = next(each for each in program.window._shortcuts if each.key().toString() == keys)
+    shortcut = next(each for each in program.window.commands.shortcuts if each.key().toString() == keys)
     shortcut.activated.emit()
     assert program.window.page == MainWindow.LAB
     view = program.lab_page.inner

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 from app.chat.elsewhere import reason
 from app.chat.transcript.stats import describe, explain
 from app.lab.page import LabView
-from app.lab.topics import COMPARE
+from app.lab.tools import COMPARE
 from app.models.remotes import CHECKING, RemotesView
 from app.models.state.remotes import RemoteServers
 from app.program import WindowProgram

@@ -12,12 +12,13 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QScreen
 from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
 
+from app.commands.dialog import ShortcutsDialog
 from app.help.about import AboutDialog
+from app.help.log_view import LogDialog
 from app.models.load_settings import LoadSettingsDialog, Offers
 from app.paths import licences_dir
 from app.program import WindowProgram
 from app.settings.store import ModelSettings
-from app.shortcuts import ShortcutsDialog
 from app.texts.side_by_side import Side, SideBySide
 from app.window.window import MainWindow
 from tests.app.conftest import answer, unfold
@@ -89,7 +90,8 @@ def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program
     window, settings = program.window, program.chat.settings
     one = Side("One", "", "what it wrote " * 200)
     dialogs = [
-        ShortcutsDialog(window),
+        ShortcutsDialog(window.commands.keymap, window),
+        LogDialog(window._log_file, program.theme, window),
         AboutDialog(licences_dir(), program.theme, window),
         SideBySide(one, one._replace(text="something else"), "", program.theme, window),
         LoadSettingsDialog(
@@ -141,7 +143,7 @@ def test_plots_and_cache_wait_for_a_higher_window(qapp, program):
     window.resize(1000, 330)
     qapp.processEvents()
     assert not cache.isEnabled()
-    assert "too low" in cache.toolTip()
+    assert "too low" in " ".join(cache.toolTip().split())
 
 
 CHILD = """

@@ -7,13 +7,18 @@ import os
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
-from PySide6.QtWidgets import QPushButton, QSpinBox
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QSpinBox
 
 from app.settings import store as store_module
-from app.settings.page import SettingsPage
-from app.settings.store import VERSION, Preset, SettingsStore, UserSettings
+from app.settings.appearance import Appearance
+from app.settings.page import NOTHING, SettingsPage
+from app.settings.rows import SettingRow
+from app.settings.store import VERSION, Preset, RememberedState, SettingsStore, UserSettings
 from engine.protocol import Device, LoadOptions
+from tests.app.tabbing import tab_reaches_all
 
 
 @pytest.fixture
@@ -150,7 +155,9 @@ def test_a_chosen_quantisation_goes_with_every_load(path):
 
 @pytest.fixture
 def page(qtbot, path, theme) -> SettingsPage:
-    page = SettingsPage(SettingsStore(path), theme, path.parent / "kvasir.log", path.parent)
+    store = SettingsStore(path)
+    page = SettingsPage(store, theme, path.parent / "kvasir.log", path.parent)
+    Appearance(store, theme, page)
     qtbot.addWidget(page)
     page.show()
     return page
@@ -237,3 +244,96 @@ def test_how_models_of_16_bits_are_packed(page, path):
     for method in ("nf4", "int4", "int8", "none"):
         page.findChild(QPushButton, f"settings.quantise.{method}").click()
         assert stored(path).quantise == method
+
+
+def row(page: SettingsPage, name: str) -> SettingRow:
+    return next(each for each in page.rows if each.name == name)
+
+
+def visible(page: SettingsPage) -> list[str]:
+    return [each.name for each in page.rows if each.isVisible()]
+
+
+def test_the_search_shows_the_rows_with_all_words_counts_and_marks_them(page, theme):
+    everything = visible(page)
+    assert len(everything) == len(page.rows)
+    page.field.setText("draft")
+    assert visible(page) == ["Load the draft model too"]
+    assert page.found.text() == "1 setting found."
+    name = next(
+        label for label in row(page, "Load the draft model too").findChildren(QLabel) if "draft" in label.text()
+    )
+    assert name.textFormat() is Qt.TextFormat.RichText
+    assert f'background-color: {theme.tint("accent", 0.35)}">draft</span>' in name.text()
+    assert [section.title for section in page._sections if section.isVisible()] == ["Engine"]
+    page.field.setText("appearance")
+    assert visible(page) == ["Theme", "Text size", "Reduced motion", "Keyboard shortcuts"], (
+        "the name of a section counts"
+    )
+    page.field.setText("cuda")
+    assert page.gpu.isVisible()
+    page.field.setText("<b>&")
+    assert (visible(page), page.found.text()) == ([], NOTHING)
+    page.field.clear()
+    assert visible(page) == everything
+    assert page.found.isHidden()
+    assert name.text() == "Load the draft model too"
+    assert name.textFormat() is Qt.TextFormat.PlainText
+
+
+def test_a_changed_setting_is_reset_alone_or_all_of_them_after_a_question(page, path, theme):
+    draft, size = row(page, "Load the draft model too"), row(page, "Text size")
+    assert not page.reset.isEnabled()
+    assert all(each.reset.isHidden() for each in page.rows)
+    draft.control.click()
+    size.control.setValue(130)
+    page.findChild(QPushButton, "settings.memory.fixed").click()
+    page._store.update(theme="light", keys={"quit": "Ctrl+J"})
+    changed = [each.name for each in page.rows if not each.reset.isHidden()]
+    assert changed == ["Theme", "Text size", "Keyboard shortcuts", "Memory for the engine", "Load the draft model too"]
+    assert page.findChild(QPushButton, "settings.theme.light").isChecked()
+    draft.reset.click()
+    assert draft.control.isChecked()
+    assert stored(path).draft
+    assert draft.reset.isHidden()
+    page.reset.click()
+    box = page.findChild(QMessageBox, "settings.reset.ask")
+    assert "Theme, Text size, Keyboard shortcuts, Memory for the engine." in box.text()
+    next(button for button in box.buttons() if button.text() == "Cancel").click()
+    assert stored(path).text_scale == pytest.approx(1.3)
+    page.reset.click()
+    box = page.findChildren(QMessageBox, "settings.reset.ask")[-1]
+    next(button for button in box.buttons() if button.text() == "Reset all").click()
+    assert stored(path) == UserSettings()
+    assert theme.scale == 1.0
+    assert page.findChild(QPushButton, "settings.memory.auto").isChecked()
+    assert size.control.value() == 100
+
+
+def test_every_setting_of_the_page_has_a_way_back(page):
+    own = {field.name for field in msgspec.structs.fields(UserSettings)} - {
+        field.name for field in msgspec.structs.fields(RememberedState)
+    }
+    elsewhere = {"serve", "serve_port", "presets", "models"}
+    assert {name for each in page.rows for name in each.fields} == own - elsewhere
+
+
+def test_sections_stand_side_by_side_where_there_is_room(qtbot, page):
+    page.resize(1440, 900)
+    qtbot.waitUntil(lambda: page._columns.two)
+    left, right = (section.mapTo(page, QPoint()).x() for section in (page._sections[0], page._sections[-1]))
+    assert right > left + 400
+    tab_reaches_all(qtbot, page)
+    page.resize(800, 600)
+    qtbot.waitUntil(lambda: len({section.mapTo(page, QPoint()).x() for section in page._sections}) == 1)
+
+
+def test_a_setting_is_revealed_with_the_keyboard_at_its_control(qtbot, page):
+    page.resize(800, 400)
+    page.activateWindow()
+    page.field.setText("theme")
+    target = row(page, "Load the draft model too")
+    page.reveal(target)
+    qtbot.waitUntil(target.control.hasFocus)
+    assert page.field.text() == ""
+    assert not target.visibleRegion().isEmpty()

@@ -133,7 +133,7 @@ def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
     program = make_program("--loaded", model=False, opened=False)
     qtbot.waitUntil(lambda: program.window.panel.spec("speculation") is not None, timeout=20_000)
     toggle, button = program.window.panel.findChild(Toggle, "panel.tint"), program.chat.header.tint
-    shortcut = next(one for one in program.window._shortcuts if one.key().toString() == "Ctrl+Shift+T")
+    shortcut = next(one for one in program.window.commands.shortcuts if one.key().toString() == "Ctrl+Shift+T")
     for on, act in ((True, button.click), (False, toggle.click), (True, shortcut.activated.emit)):
         act()
         assert toggle.isChecked() is button.isChecked() is program.chat.legend.isVisible() is on

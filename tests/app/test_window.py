@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtGui import QAction, QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -18,9 +18,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.commands.dialog import ShortcutsDialog
 from app.help.page import HelpPage
 from app.history.records import Chat, StoredMessage
-from app.shortcuts import TABLE, ShortcutsDialog
+from app.shortcuts import TABLE
 from app.theme.widgets import Toggle
 from app.window.window import MainWindow
 from app.window.wirings.measure import NO_TOOLS
@@ -360,11 +361,16 @@ def test_the_folded_line_opens_plots_and_panel(program):
 
 def test_every_shortcut_is_bound_once_and_works(qtbot, make_program):
     window = make_program(model=False).window
-    keys = [entry.keys for entry in TABLE]
+    keys = [keys for entry in TABLE for keys in (entry.keys, *entry.also) if keys]
     assert len(set(keys)) == len(keys)
-    bound = {shortcut.key().toString() for shortcut in window._shortcuts}
-    assert bound == {QKeySequence(entry.keys).toString() for entry in TABLE if entry.action}
-    trigger = {shortcut.key().toString(): shortcut.activated.emit for shortcut in window._shortcuts}
+    bound = [keys.toString() for shortcut in window.commands.shortcuts for keys in QShortcut.keys(shortcut)]
+    assert bound == [
+        QKeySequence(each).toString()
+        for entry in TABLE
+        if entry.action and entry.keys
+        for each in (entry.keys, *entry.also)
+    ]
+    trigger = {shortcut.key().toString(): shortcut.activated.emit for shortcut in window.commands.shortcuts}
     trigger["F1"]()
     assert window.page == MainWindow.HELP
     trigger["Ctrl+,"]()

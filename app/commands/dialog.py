@@ -1,0 +1,204 @@
+"""The list of shortcuts: every command with its keys, which a click and a press of others change."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtWidgets import (
+    QDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QKeySequenceEdit,
+    QLabel,
+    QMessageBox,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.commands.keymap import Keymap, native
+from app.shortcuts import Shortcut
+from app.theme.question import ask
+from app.theme.room import Scrolled, room_of
+from app.theme.widgets import button_text, caption, fill, named, say, tip
+
+NONE = "None"
+HOW = "Press the new keys. Backspace takes them away, Esc leaves them as they are."
+_LETTERS = 44
+"""Letters of a command's words that stand in one line at least."""
+INTRODUCTION = "Click the keys of a command to choose others."
+
+
+class KeyField(QKeySequenceEdit):
+    """``pressed``: the keys that the person pressed as portable text, "" for none; ``left``: nothing is changed."""
+
+    pressed = Signal(str)
+    left = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setMaximumSequenceLength(1)
+        self.editingFinished.connect(self._on_finished)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        alone = not event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        if alone and event.key() == Qt.Key.Key_Escape:
+            self.left.emit()
+        elif alone and event.key() in (Qt.Key.Key_Backspace, Qt.Key.Key_Delete):
+            self.pressed.emit("")
+        else:
+            super().keyPressEvent(event)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.left.emit()
+
+    def _on_finished(self) -> None:
+        if keys := self.keySequence().toString():
+            self.pressed.emit(keys)
+
+
+class KeyCell(QStackedWidget):
+    """The keys of one command: a button that shows them, and the field in its place while others are pressed."""
+
+    asked = Signal()
+    """The field waits for keys."""
+    pressed = Signal(str)
+    left = Signal()
+
+    def __init__(self, entry: Shortcut) -> None:
+        super().__init__()
+        self._entry = entry
+        self.button = named(QPushButton(), f"keys.{entry.action}", clicked=self._ask)
+        self.addWidget(self.button)
+        self._field: KeyField | None = None
+
+    def show_keys(self, keys: str) -> None:
+        self.button.setText(button_text(keys or NONE))
+        self.button.setAccessibleName(f"Keys of “{self._entry.words}”: {keys or NONE}")
+
+    def _ask(self) -> None:
+        field = self._field = named(KeyField(), "keys.field", title=f"New keys of “{self._entry.words}”")
+        field.pressed.connect(self._on_pressed)
+        field.left.connect(self._on_left)
+        self.addWidget(field)
+        self.setCurrentWidget(field)
+        field.setFocus()
+        self.asked.emit()
+
+    def _on_pressed(self, keys: str) -> None:
+        self._end()
+        self.pressed.emit(keys)
+
+    def _on_left(self) -> None:
+        self._end()
+        self.left.emit()
+
+    def _end(self) -> None:
+        field, self._field = self._field, None
+        if field is not None:
+            field.blockSignals(True)
+            had = field.hasFocus()
+            self.setCurrentWidget(self.button)
+            if had:
+                self.button.setFocus()
+            self.removeWidget(field)
+            field.deleteLater()
+
+
+class ShortcutsDialog(QDialog):
+    """The table, for people. What they choose is in force at once."""
+
+    def __init__(self, keymap: Keymap, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._keymap = keymap
+        self._cells: dict[str, tuple[KeyCell, QPushButton]] = {}
+        """The keys of a command, and what brings back the usual ones."""
+        self._wish: tuple[Shortcut, str, Shortcut] | None = None
+        """A command, the keys that are wanted for it, and the command that has them."""
+        named(self, "shortcuts", windowTitle="Keyboard shortcuts")
+        inside = QWidget()
+        column = fill(QVBoxLayout(inside), margins=(24, 8, 24, 16), spacing=8)
+        for group in dict.fromkeys(entry.group for entry in keymap.table):
+            head = named(QLabel(group), role="section")
+            head.setContentsMargins(0, 8, 0, 0)
+            fill(column, head, self._grid([entry for entry in keymap.table if entry.group == group]))
+        fill(QVBoxLayout(self), (Scrolled(inside), 1), self._foot(), margins=0, spacing=0)
+        keymap.changed.connect(self._show)
+        self._show()
+        self.resize(self.sizeHint().boundedTo(room_of(self)))
+
+    def _grid(self, entries: list[Shortcut]) -> QGridLayout:
+        grid = fill(QGridLayout(), spacing=(16, 4), wide=0)
+        grid.setColumnMinimumWidth(0, _LETTERS * self.fontMetrics().averageCharWidth())
+        for row, entry in enumerate(entries):
+            fill(grid, (QLabel(entry.words, wordWrap=True), row, 0))
+            if entry.action:
+                cell = KeyCell(entry)
+                cell.asked.connect(self._on_asked)
+                cell.left.connect(self._say)
+                cell.pressed.connect(lambda keys, entry=entry: self._want(entry, keys))
+                reset = named(QPushButton("Reset"), f"keys.{entry.action}.reset", kind="link")
+                reset.clicked.connect(lambda _=False, entry=entry: self._want(entry, entry.keys))
+                policy = reset.sizePolicy()
+                policy.setRetainSizeWhenHidden(True)
+                reset.setSizePolicy(policy)
+                self._cells[entry.action] = cell, reset
+                fill(grid, (cell, row, 1), (reset, row, 2))
+            else:
+                keys = named(QLabel(native(entry.keys)), role="mute")
+                keys.setToolTip(tip("These keys cannot be changed."))
+                fill(grid, (keys, row, 1, Qt.AlignmentFlag.AlignHCenter))
+        return grid
+
+    def _foot(self) -> QWidget:
+        foot = named(QWidget(), surface="panel", edge="top")
+        self.said = caption(INTRODUCTION, "keys.said")
+        self.swap = named(QPushButton("Swap"), "keys.swap", clicked=self._on_swap)
+        self.reset = named(QPushButton("Reset all…"), "keys.reset", kind="quiet", clicked=self._ask_reset)
+        fill(QHBoxLayout(foot), (self.said, 1), self.swap, self.reset, margins=(24, 8, 16, 8), spacing=8)
+        return foot
+
+    def _show(self) -> None:
+        for action, (cell, reset) in self._cells.items():
+            cell.show_keys(self._keymap.shown(action))
+            usual = self._keymap.default(action)
+            reset.setVisible(self._keymap.is_changed(action))
+            reset.setToolTip(tip(f"Back to {native(usual) if usual else 'no keys'}"))
+            reset.setAccessibleName(f"Reset: {cell.button.accessibleName()}")
+        self.reset.setEnabled(self._keymap.any_changed)
+        self._say()
+
+    def _say(self, sentence: str = "", wish: tuple[Shortcut, str, Shortcut] | None = None) -> None:
+        """A sentence at the foot, and the swap that it offers."""
+        self._wish = wish
+        self.swap.setVisible(wish is not None)
+        say(self.said, sentence or INTRODUCTION)
+
+    def _on_asked(self) -> None:
+        self._say(HOW)
+
+    def _want(self, entry: Shortcut, keys: str) -> None:
+        sentence, holder = self._keymap.ruling(entry.action, keys)
+        if holder is not None:
+            mine = self._keymap.shown(entry.action)
+            gets = f"gets {mine}" if mine else "is then without keys"
+            self._say(
+                f"{sentence} Swap: “{entry.words}” gets {native(keys)}, and that one {gets}.", (entry, keys, holder)
+            )
+        elif sentence:
+            self._say(sentence)
+        else:
+            self._say()
+            self._keymap.choose(entry.action, keys)
+
+    def _on_swap(self) -> None:
+        if self._wish is not None:
+            entry, keys, holder = self._wish
+            self._keymap.swap(entry.action, keys, holder.action)
+
+    def _ask_reset(self) -> None:
+        question = "All commands get their usual keys again. The keys that you chose are forgotten."
+        role = QMessageBox.ButtonRole.ResetRole
+        ask(self, "keys.reset.ask", "Keyboard shortcuts", question, "Reset all", self._keymap.reset_all, role)

@@ -1,0 +1,115 @@
+"""Sections and rows of the page Settings: found by words, and reset one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import escape
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QVBoxLayout, QWidget
+
+from app.settings.store import UserSettings
+from app.theme.theme import Theme
+from app.theme.widgets import Segments, Toggle, caption, fill, named, show_checked, tip
+
+DEFAULTS = UserSettings()
+
+
+class SettingRow(QWidget):
+    """Name and help at the left, the control at the right. ``fields`` are the settings that the control changes.
+
+    ``show_values`` shows theirs; without it the control of a single field shows that one. ``reset_asked`` carries their
+    defaults.
+    """
+
+    reset_asked = Signal(object)
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        control: QWidget,
+        fields: tuple[str, ...] = (),
+        show_values: Callable[[UserSettings], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self.name, self.about, self.control, self.fields = name, about, control, fields
+        self._show_values = show_values or self._show_value
+        self._name, self._about = QLabel(name, wordWrap=True), caption(about)
+        self._about.setVisible(bool(about))
+        self.reset = named(QPushButton("Reset"), f"settings.{'.'.join(fields)}.reset", kind="link")
+        named(self.reset, title=f"Reset: {name}", tooltip=tip("Back to the usual value"))
+        self.reset.clicked.connect(lambda: self.reset_asked.emit({each: getattr(DEFAULTS, each) for each in fields}))
+        words = fill(QVBoxLayout(), self._name, self._about, spacing=2)
+        line = fill(QHBoxLayout(self), (words, 1), self.reset, margins=0, spacing=16)
+        fill(line, (control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter))
+        self.reset.hide()
+
+    def follow(self, settings: UserSettings) -> None:
+        """Show the values in force, and a way back from those that are not the usual ones."""
+        self._show_values(settings)
+        self.reset.setVisible(self.is_changed(settings))
+
+    def _show_value(self, settings: UserSettings) -> None:
+        control = self.control
+        value = getattr(settings, self.fields[0])
+        if isinstance(control, Segments):
+            control.choose(value)
+        elif isinstance(control, Toggle):
+            show_checked(control, value)
+        elif isinstance(control, QSpinBox):
+            control.setValue(value or 0)
+
+    def is_changed(self, settings: UserSettings) -> bool:
+        return any(getattr(settings, each) != getattr(DEFAULTS, each) for each in self.fields)
+
+    def search(self, words: list[str], heading: str, theme: Theme) -> bool:
+        """Show the row if it, or the ``heading`` of its section, has all of the words, which it marks; no words are in
+        every row."""
+        found = has(f"{heading} {self.name} {self.about}", words)
+        for label, text in ((self._name, self.name), (self._about, self.about)):
+            marked = mark(text, words, theme) if found else ""
+            label.setTextFormat(Qt.TextFormat.RichText if marked else Qt.TextFormat.PlainText)
+            label.setText(marked or text)
+        self.setVisible(found)
+        return found
+
+
+class Section(QWidget):
+    """A heading and what stands below it; hidden where a search leaves nothing of it."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.title = title
+        self.rows: list[SettingRow] = []
+        head = named(QLabel(title), role="section")
+        head.setContentsMargins(0, 16, 0, 0)
+        self.column = fill(QVBoxLayout(self), head, margins=0, spacing=10)
+
+    def add(self, row: SettingRow) -> None:
+        self.rows.append(row)
+        self.column.addWidget(row)
+
+    def search(self, words: list[str], theme: Theme) -> int:
+        """Number of the rows that have the words, which are shown alone."""
+        found = sum([row.search(words, self.title, theme) for row in self.rows])
+        self.setVisible(bool(found) or not words)
+        return found
+
+
+def has(text: str, words: list[str]) -> bool:
+    return all(word in text.casefold() for word in words)
+
+
+def mark(text: str, words: list[str], theme: Theme) -> str:
+    """The text as HTML with the words on another ground; "" if it has none of them."""
+    if not words:
+        return ""
+    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))), re.IGNORECASE)
+    pieces, at = [], 0
+    for found in pattern.finditer(text):
+        ground = f'<span style="background-color: {theme.tint("accent", 0.35)}">{escape(found[0])}</span>'
+        pieces += [escape(text[at : found.start()]), ground]
+        at = found.end()
+    return "".join([*pieces, escape(text[at:])]) if pieces else ""

@@ -1,0 +1,123 @@
+"""Gives the palette what can be opened, switched and chosen: models, chats, switches, presets and more. No widget is
+made here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from app.chat.elsewhere import reason as elsewhere
+from app.commands.registry import Command
+from app.help.page import HelpPage
+from app.history.store import HistoryStore
+from app.lab.tools import TOOLS
+from app.link.link import EngineLink
+from app.link.switches import reason
+from app.models.state.library import ModelLibrary
+from app.panel.controls import value_title
+from app.settings.appearance import SIZES
+from app.settings.page import THEMES
+from app.settings.store import SettingsStore
+from app.window.window import MainWindow
+from engine.protocol import OptionSpec, Value
+
+NOW = "It is so now."
+
+
+class PaletteWiring(QObject):
+    """Lives as long as the window. ``open_model`` loads a model by its path, ``experiments`` gives the titles of the
+    Lab's by their names, and ``show_experiment`` shows one."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        store: SettingsStore,
+        library: ModelLibrary,
+        history: HistoryStore,
+        help_page: HelpPage,
+        open_model: Callable[[str], object],
+        experiments: Callable[[], Mapping[str, str]],
+        show_experiment: Callable[[str], object],
+        window: MainWindow,
+    ) -> None:
+        super().__init__(window)
+        self._link, self._store, self._library, self._history = link, store, library, history
+        self._help_page, self._window = help_page, window
+        self._open_model, self._experiments, self._show_experiment = open_model, experiments, show_experiment
+        parts = (self._models, self._looks, self._presets, self._switches, self._lab, self._settings, self._help)
+        window.commands.sources += [*parts, self._chats]
+
+    def _models(self) -> Iterator[Command]:
+        names = {model.path: model.name for model in self._library.stored if not model.missing}
+        card, remote = self._link.card, self._window.chat.session.talk.chat.remote
+        for path in dict.fromkeys([*self._store.settings.recent, *names]):
+            here = card is not None and card.path == path and remote is None
+            why = NOW if here else "" if path in names or os.path.exists(path) else f"{path} is not there any more."
+            name = names.get(path) or Path(path).name
+            yield Command(f"model {path}", name, partial(self._open_model, path), "Open model", refused=why)
+
+    def _looks(self) -> Iterator[Command]:
+        now = self._store.settings
+        for mode, title in THEMES.items():
+            run = partial(self._store.update, theme=mode)
+            yield Command(f"theme {mode}", title, run, "Theme", refused=NOW if now.theme == mode else "")
+        for size in SIZES:
+            run = partial(self._store.update, text_scale=size / 100)
+            why = NOW if round(100 * now.text_scale) == size else ""
+            yield Command(f"size {size}", f"{size} %", run, "Text size", refused=why, quiet=True)
+
+    def _presets(self) -> Iterator[Command]:
+        session = self._window.chat.session
+        for name, preset in sorted(self._store.settings.presets.items()):
+            run = partial(session.set_settings, preset.system, preset.sampling)
+            yield Command(f"preset {name}", name, run, "Preset for this chat")
+
+    def _switches(self) -> Iterator[Command]:
+        """One for each value that a switch of the panel can be given by name."""
+        link = self._link
+        remote = elsewhere(self._window.chat.session.talk.chat.remote)
+        values = {spec.key: spec.value for spec in link.catalogue}
+        for spec in link.catalogue:
+            if spec.hidden or (spec.of and values.get(spec.of) not in spec.of_values):
+                continue
+            for value in _values(spec):
+                why = remote or (NOW if value == spec.value else reason(spec, value))
+                run = partial(self._window.panel.value_changed.emit, spec.key, value)
+                title = f"{spec.title}: {value_title(spec, value)}"
+                yield Command(f"switch {spec.key} {value}", title, run, "Optimisation", refused=why, quiet=True)
+
+    def _lab(self) -> Iterator[Command]:
+        for name, title in {**self._experiments(), **TOOLS}.items():
+            yield Command(f"lab {name}", title, partial(self._show_experiment, name), "Lab", quiet=True)
+
+    def _settings(self) -> Iterator[Command]:
+        page = self._window.settings_page
+        for row in page.rows:
+            run = partial(self._show, MainWindow.SETTINGS, partial(page.reveal, row))
+            yield Command(f"setting {row.name}", row.name, run, "Settings", quiet=True)
+
+    def _help(self) -> Iterator[Command]:
+        for page in self._help_page.pages:
+            run = partial(self._show, MainWindow.HELP, partial(self._help_page.open, page))
+            yield Command(f"help {page.group} {page.title}", page.title, run, "Help", quiet=True)
+
+    def _chats(self) -> Iterator[Command]:
+        here = self._window.chat.chat_id
+        for chat in self._history.chats():
+            why = "It is on screen." if chat.id == here else ""
+            run = partial(self._window.open_chat, chat.id)
+            yield Command(f"chat {chat.id}", chat.title, run, "Chat", refused=why, quiet=True)
+
+    def _show(self, page: int, then: Callable[[], object]) -> None:
+        """Show something of a page, which may be made only when it is shown."""
+        self._window.show_page(page)
+        then()
+
+
+def _values(spec: OptionSpec) -> list[Value]:
+    """Values that have a name; numbers are typed in the panel."""
+    return [True, False] if spec.kind == "bool" else [*spec.choices] if spec.kind == "choice" else []
