@@ -14,10 +14,12 @@ from app.cache.legend import StateLegend, chats_text
 from app.cache.page_map import PageMapView
 from app.cache.tree_model import TreeRow
 from app.cache.tree_view import TreeView
+from app.charts.figure import Figure
 from app.charts.hues import ChatHues
 from app.charts.page_states import PageStates
+from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named, say
+from app.theme.widgets import ElidedLabel, fill, named, say
 from engine.protocol import PageDescribed, RadixTree
 
 DESCRIBE_MS = 120
@@ -41,7 +43,7 @@ class CachePanes(QWidget):
         self.chats = named(QLabel(self, textFormat=Qt.TextFormat.RichText, wordWrap=True), role="tiny")
         self.chats.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.card = HoverCard(self.window())
-        self._pages_figure, self._tree_figure = QLabel("–"), QLabel("–")
+        self._pages_figure, self._tree_figure = Figure("–", "figure"), Figure("–", "figure")
         self._rest = named(QTimer(self, singleShot=True, interval=DESCRIBE_MS), "describe-page")
         self._rest.timeout.connect(lambda: self.describe.emit(self.map.body.at))
         self._lay_out()
@@ -119,7 +121,7 @@ class CachePanes(QWidget):
         middle = _pane("Prefix tree", self._tree_figure)
         middle.addWidget(self.tree, 1)
         right = _pane("Cache", None)
-        fill(right, self.figures, 1)
+        fill(right, (scrolling(self.figures), 1))
         for index, (column, share) in enumerate(((left, 42), (middle, 38), (right, 20))):
             if index:
                 divider = named(QFrame(), edge="left")
@@ -134,13 +136,12 @@ class CachePanes(QWidget):
             self.show_pages(self.map.pages)
 
 
-def _pane(title: str, figure: QLabel | None) -> QVBoxLayout:
+def _pane(title: str, figure: Figure | None) -> QVBoxLayout:
     column = fill(QVBoxLayout(), margins=(14, 10, 14, 10), spacing=8)
     head = QHBoxLayout()
-    name = named(QLabel(title), role="caption")
-    head.addWidget(name, 1)
+    head.addWidget(ElidedLabel(title, "caption"), 1)
     if figure is not None:
-        named(figure, f"cache.{title}", role="figure")
+        named(figure, f"cache.{title}")
         head.addWidget(figure)
     column.addLayout(head)
     return column

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.charts.axes import SPAN, Curve, TimePlot
+from app.charts.figure import Figure
 from app.charts.legend import LegendLabel
 from app.plots.ring import Ring
 from app.theme.sheet import set_role
@@ -17,17 +17,8 @@ from engine.protocol import Telemetry
 POINTS = 600
 MAX_MARKS = 6
 NARROW_PX = 180
-
-
-class Figure(ElidedLabel):
-    """The figure of a chart, which takes the room that it needs before the title does, and is shortened beyond that."""
-
-    def __init__(self, text: str, role: str) -> None:
-        super().__init__(text, role)
-        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(0, super().minimumSizeHint().height())
+LEAST_PX = 150
+"""Width of a chart below which its words would not stand next to each other; the strip is scrolled then."""
 
 
 class Chart(QWidget):
@@ -36,12 +27,14 @@ class Chart(QWidget):
     def __init__(self, title: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.theme = theme
-        named(self, title=title, minimumWidth=1)
+        named(self, title=title)
         self.title = ElidedLabel(title, "caption")
         self.figure = Figure("–", "figure")
         self.narrow = False
         self.head = fill(QHBoxLayout(), (self.title, 1), self.figure)
         self.column = fill(QVBoxLayout(self), self.head, margins=(14, 10, 14, 8), spacing=4)
+        theme.changed.connect(self._fit)
+        self._fit()
 
     def add(self, frame: Telemetry) -> None:
         raise NotImplementedError
@@ -54,6 +47,9 @@ class Chart(QWidget):
 
     def mark(self, label: str) -> None:
         """An event happened at the time of the newest frame."""
+
+    def _fit(self) -> None:
+        self.setMinimumWidth(self.theme.px(LEAST_PX))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """On a narrow chart the figure is smaller rather than cut."""

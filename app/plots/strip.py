@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QWidget
 
 from app.charts.hues import ChatHues
 from app.plots import words
 from app.plots.status import StatusLine
+from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 from engine.protocol import GpuReading, MemoryByOwner, QueueCounts, Telemetry
@@ -116,8 +117,10 @@ class PlotStrip(QWidget):
         self._line.plots_requested.connect(self.plots_requested)
         self._line.panel_requested.connect(self.panel_requested)
         self._line.why.asked.connect(self.why_requested)
+        self._area = scrolling(self._row, sideways=True)
+        self._area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._stack = QStackedLayout(self)
-        fill(self._stack, self._row, self._line)
+        fill(self._stack, self._area, self._line)
         self._soon = QTimer(self, singleShot=True, interval=_TICK_MS)
         self._soon.timeout.connect(self.tick)
         self._builder = QTimer(self, singleShot=True, interval=_BUILD_MS)
@@ -153,7 +156,7 @@ class PlotStrip(QWidget):
         """One line of figures instead of the charts."""
         self._collapsed = collapsed
         self._set_height()
-        self._stack.setCurrentWidget(self._line if collapsed else self._row)
+        self._stack.setCurrentWidget(self._line if collapsed else self._area)
         self._touch()
         self.tick()
         self.watched.emit(not collapsed and self._seen)

@@ -35,6 +35,7 @@ from app.window.zoom import WheelZoom
 CACHE_SHARE = 0.37
 """The share of the window's height that the view of the cache takes."""
 CACHE_HEIGHTS = (220, 460)
+"""The least and the most of it at the usual text size."""
 LEAST_TRANSCRIPT = 64
 """Pixels of the transcript that the plots and the cache leave."""
 MINIMUM = QSize(800, 600)
@@ -193,8 +194,6 @@ class MainWindow(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        low, high = CACHE_HEIGHTS
-        self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * event.size().height()))))
         self._fit_parts()
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -211,6 +210,8 @@ class MainWindow(QWidget):
 
     def _fit_parts(self) -> None:
         """The message box keeps its room: where the window is too low for them, the cache and the plots stay folded."""
+        low, high = map(self._theme.px, CACHE_HEIGHTS)
+        self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * self.height()))))
         rest = self.height() - self.bar.height() - self.chat.least_height - self.plots.line_height
         self.plots.setVisible(rest >= 0)
         rest -= LEAST_TRANSCRIPT

@@ -10,7 +10,8 @@ import sys
 import pytest
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QScreen
-from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
 
 from app.commands.dialog import ShortcutsDialog
 from app.help.about import AboutDialog
@@ -22,6 +23,7 @@ from app.settings.store import ModelSettings
 from app.texts.side_by_side import Side, SideBySide
 from app.window.window import MainWindow
 from tests.app.conftest import answer, unfold
+from tests.app.cutting import cut
 
 pytestmark = pytest.mark.qt_log_ignore("This plugin does not support", extend=True)
 
@@ -128,6 +130,35 @@ def test_other_pages_are_scrolled_where_they_have_no_room(qapp, program):
         least = inner.minimumSizeHint()
         assert inner.width() >= least.width()
         assert area.horizontalScrollBar().maximum() >= least.width() - area.viewport().width()
+
+
+def test_no_word_is_cut_at_twice_the_text_size(qtbot, qapp, program):
+    window = program.window
+    program.theme.set_scale(2.0)
+    window.resize(1000, 700)
+    sides = {name: window.findChild(QToolButton, f"top.{name}") for name in ("sidebar", "panel", "plots")}
+    for name, fold in sides.items():
+        fold.setChecked(True)
+        qtbot.waitUntil(lambda: name != "plots" or bool(window.plots.charts))  # noqa: B023
+        QTest.qWait(1)
+        assert cut(window) == [], name
+        fold.setChecked(False)
+    for page in range(MainWindow.CHAT, MainWindow.SETTINGS + 1):
+        window.show_page(page)
+        QTest.qWait(1)
+        assert cut(window) == [], page
+
+
+def test_the_search_for_cut_words_finds_them(qtbot, theme):
+    holder = QWidget()
+    qtbot.addWidget(holder)
+    holder.resize(400, 200)
+    places = {"in order": (0, 0, 200, 40), "much too long": (0, 60, 20, 40), "out": (350, 60, 90, 40)}
+    for text, place in places.items():
+        QLabel(text, holder).setGeometry(*place)
+    QLabel("several words in too low a place", holder, wordWrap=True).setGeometry(100, 10, 60, 10)
+    holder.show()
+    assert [found.partition(":")[0] for found in cut(holder)] == ["too small", "too low", "outside", "over each other"]
 
 
 def test_plots_and_cache_wait_for_a_higher_window(qapp, program):

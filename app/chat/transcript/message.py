@@ -34,7 +34,8 @@ _KINDS: dict[str, type[Block]] = {"text": TextBlock, "code": CodeBlock, "table":
 
 GAP_PX = 10
 FOOTER_PX = {"user": 24, "assistant": 40, "tool": 24}
-"""Height of the footer with the gap to the next message."""
+"""Height of the footer with the gap to the next message, at the usual text size."""
+_LINE_PX = 22
 BUBBLE_PX = (13, 9)
 BUBBLE_SHARE = 0.8
 UNSAID = "The model thought but gave no answer."
@@ -233,9 +234,9 @@ class MessageView(QWidget):
         whole = width != self._fitted
         self._fitted = width
         height = self._fit_bubble(width) if self._bubble is not None else self._fit_blocks(width, whole)
-        self._footer.setGeometry(0, height, width, 22)
+        self._footer.setGeometry(0, height, width, self._theme.px(_LINE_PX))
         self._footer.choose(width)
-        return height + FOOTER_PX[self._message.role]
+        return height + self._theme.px(FOOTER_PX[self._message.role])
 
     def enterEvent(self, event: QEnterEvent) -> None:
         self._hover(True)

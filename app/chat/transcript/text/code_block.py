@@ -22,7 +22,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import button_text, named, say, tip
 
 CODE_LINE_PX = 19
-HEADER_PX = 30
+HEADER_PX, LABEL_PX = 30, 20
 INSET_PX = 14
 GAP_PX = 8
 
@@ -124,7 +124,7 @@ class CodeBlock(QFrame):
 
     def fit(self, width: int) -> int:
         inner, right, top = width - 2 * INSET_PX, width - INSET_PX, self._theme.px(HEADER_PX)
-        high = self._theme.px(20)
+        high = self._theme.px(LABEL_PX)
         self._wrap.setVisible(self._view.is_too_long(inner))
         for button in (self._copy, self._save, self._wrap):
             if not button.isHidden():
