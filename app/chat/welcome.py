@@ -91,6 +91,8 @@ class WelcomeView(QWidget):
     def __init__(self, place: QWidget, theme: Theme) -> None:
         super().__init__(place)
         self._empty = self._guide = self._first = False
+        self._why = True
+        """True if the switches and the plots are offered."""
         self.setObjectName("welcome")
         self.title = named(QLabel(), role="title")
         self.caption = named(QLabel(LOCAL), role="caption")
@@ -122,6 +124,7 @@ class WelcomeView(QWidget):
         for label in (self.title, self.caption):
             named(label, wordWrap=True, alignment=Qt.AlignmentFlag.AlignCenter)
         place.installEventFilter(self)
+        theme.changed.connect(self._fit)  # once all parts have their new style
         self.hide()
 
     def show_for(self, card: ModelCard | None, empty: bool, without: bool = False) -> None:
@@ -147,6 +150,12 @@ class WelcomeView(QWidget):
         if self.get.show_lines(lines, judged):
             self._fit()
 
+    def show_why(self, shown: bool) -> None:
+        """Offer to show the switches and the plots, or not."""
+        self._why = shown
+        self.why.setVisible(shown)
+        self._fit()
+
     def show_suiting(self, count: int) -> None:
         """Show the number of models of the list that suit this computer; 0 if it is not known."""
         many = f"{count} models" if count > 1 else "Models"
@@ -156,11 +165,6 @@ class WelcomeView(QWidget):
         if event.type() is QEvent.Type.Resize:
             self._fit()
         return super().eventFilter(watched, event)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() is QEvent.Type.StyleChange:  # another size of the text
-            self._fit()
 
     def _make_questions(self) -> QWidget:
         box = QWidget()
@@ -197,7 +201,7 @@ class WelcomeView(QWidget):
         self._lead.setVisible(self._first)  # else the first card says it
         self.seek.setVisible(links and not cards)
         self.open.setVisible(links)
-        self.switches.setVisible(cards and self._first)
+        self.switches.setVisible(cards and self._first and self._why)
         parent = self.parentWidget()
         assert parent is not None, "it stands in the transcript"
         room = parent.size()

@@ -55,5 +55,7 @@ def _patterns(word: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _folded(text: str) -> str:
-    """Text in lower case, letter by letter, so that places stay what they are ("İ" would become two)."""
+    """Text in lower case, letter by letter where places would not stay what they are ("İ" becomes two)."""
+    if len(lower := text.lower()) == len(text):
+        return lower
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)

@@ -106,6 +106,11 @@ class HistoryStore(QObject):
         self._mend(bad, {chat.id: chat.title for chat in chats})
         return chats
 
+    def titles(self) -> list[tuple[str, str]]:
+        """Ids and titles of all chats that are not deleted, the last used first."""
+        rows = self._read("SELECT id, title FROM chats WHERE NOT deleted ORDER BY updated DESC")
+        return [(cells.plain(chat), cells.plain(title)) for chat, title in rows]
+
     def chat(self, chat_id: str) -> Chat | None:
         rows = self._read(f"SELECT {_CHAT} FROM chats WHERE id = ? AND NOT deleted", chat_id)
         bad: list[Bad] = []

@@ -150,6 +150,10 @@ class SettingsPage(FocusFirst):
         switched(still, lambda on: self._set(reduced_motion=on))
         about = "Switches and panels change without sliding."
         self._row("Reduced motion", about, still, ("reduced_motion",))
+        simple = Toggle(self._theme)
+        switched(simple, lambda on: self._set(simple=on))
+        about = "Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds."
+        self._row("Simple mode", about, simple, ("simple",))
         keys = named(QPushButton("Choose…"), "settings.keys", title="Keyboard shortcuts")
         keys.clicked.connect(self.shortcuts_requested)
         self._row("Keyboard shortcuts", "All commands with their keys, which can be changed.", keys, ("keys",))

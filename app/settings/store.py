@@ -81,6 +81,8 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     theme: Mode = "system"
     text_scale: Annotated[float, Meta(ge=0.8, le=2.0)] = 1.0
     reduced_motion: bool = False
+    simple: bool = False
+    """Only chats and models are shown, not what measures and explains."""
     memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None
     context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
     device: DeviceName = "auto"

@@ -38,6 +38,8 @@ class Sides(QWidget):
         super().__init__()
         self._theme = theme
         self._over = False
+        self._right_on, self._held = True, False
+        """Whether the right side was asked for, and whether it is hidden nevertheless."""
         self._wide = (True, True)
         """Visibility of the left and the right side in a wide window."""
         self.left, self.right = _edged(left, "right"), _edged(right, "left")
@@ -55,11 +57,17 @@ class Sides(QWidget):
     def begin_with(self, left: bool, right: bool) -> None:
         """Set the sides that a wide window shows to begin with."""
         self._wide = (left, right)
+        self._right_on = right
         self.left.setVisible(left)
-        self.right.setVisible(right)
+        self.right.setVisible(right and not self._held)
+
+    def hold_right(self, held: bool) -> None:
+        """Hide the right side whatever is asked of it, or let it be as it was asked to be."""
+        self._held = held
+        self._show(self.left.isVisibleTo(self), self._right_on)
 
     def show_left(self, on: bool) -> None:
-        self._show(on, self.right.isVisibleTo(self) and not (self._over and on))
+        self._show(on, self._right_on and not (self._over and on))
 
     def show_right(self, on: bool) -> None:
         self._show(self.left.isVisibleTo(self) and not (self._over and on), on)
@@ -97,10 +105,11 @@ class Sides(QWidget):
                 self._row.insertWidget(index, side)
 
     def _show(self, left: bool, right: bool) -> None:
-        before = (self.left.isVisibleTo(self), self.right.isVisibleTo(self))
+        before = (self.left.isVisibleTo(self), self._right_on)
+        self._right_on = right
         self.left.setVisible(left)
-        self.right.setVisible(right)
-        self._rest.setVisible(self._over and (left or right))
+        self.right.setVisible(right and not self._held)
+        self._rest.setVisible(self._over and (left or self.right.isVisibleTo(self)))
         if not self._over:
             self._wide = (left, right)
         self._fit()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
@@ -36,6 +38,8 @@ class TopBar(QFrame):
         self._engine_words = self._chat_words = ""
         self._on_chat = True
         """True if the page of the chat is on show."""
+        self._hidden: frozenset[str] = frozenset()
+        """Names of the folds that are not offered."""
         named(self, surface="panel", edge="bottom")
         self._row = fill(QHBoxLayout(self), margins=(16, 0, 12, 0), spacing=_GAP)
         name = self._name = QLabel("Kvasir")
@@ -61,6 +65,18 @@ class TopBar(QFrame):
     def tabs(self) -> list[QAbstractButton]:
         """The pages' buttons, in their order."""
         return self._tabs.buttons()
+
+    def hide_parts(self, pages: Collection[int], folds: Collection[str]) -> None:
+        """Offer all pages and parts of the window but these."""
+        for index, tab in enumerate(self.tabs):
+            tab.setVisible(index not in pages)
+        self._hidden = frozenset(folds)
+        self._show_folds()
+        self._fit()
+
+    def _show_folds(self) -> None:
+        for button, image in self._folds:
+            button.setVisible(self._on_chat and image not in self._hidden)
 
     def add_fold(self, name: str, image: str, on: bool) -> QToolButton:
         """A checkable button that shows or hides a part of the window."""
@@ -94,8 +110,7 @@ class TopBar(QFrame):
         """The page on show, and whether it is that of the chat: others have no parts to fold."""
         show_checked(self._tabs.button(index), True)
         self._on_chat = chat
-        for button, _ in self._folds:
-            button.setVisible(chat)
+        self._show_folds()
         self._fit()
         self._show_status()
 

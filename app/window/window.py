@@ -29,6 +29,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from app.window.regions import Regions
 from app.window.sides import Sides
+from app.window.simple import SimpleMode
 from app.window.topbar import TopBar
 from app.window.zoom import WheelZoom
 
@@ -104,7 +105,9 @@ class MainWindow(QWidget):
         for each in self._pages:
             self._stack.addWidget(each if each is self._pages[self.CHAT] else Scrolled(each))
         fill(QVBoxLayout(self), self.bar, self.notice, self.gpu_card, (self._stack, 1), margins=0, spacing=0)
+        self.simple = SimpleMode(store, self.notice)
         self._add_folds()
+        self.simple.changed.connect(self._fit_mode)
         help_page.shortcuts_requested.connect(self.show_shortcuts)
         help_page.about_requested.connect(self.show_about)
         help_page.log_requested.connect(self.show_log)
@@ -112,6 +115,7 @@ class MainWindow(QWidget):
         settings_page.log_requested.connect(self.show_log)
         self._notices = TakeTurns(self.notice, chat.notice, lambda: self.page == self.CHAT)
         self._bind()
+        self._fit_mode()
         self._restore()
         if store.notice:
             self.notice.say(store.notice, topic="settings")
@@ -213,14 +217,25 @@ class MainWindow(QWidget):
         low, high = map(self._theme.px, CACHE_HEIGHTS)
         self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * self.height()))))
         rest = self.height() - self.bar.height() - self.chat.least_height - self.plots.line_height
-        self.plots.setVisible(rest >= 0)
+        self.plots.setVisible(rest >= 0 and not self.simple.on)
         rest -= LEAST_TRANSCRIPT
         more = self.plots.open_height - self.plots.line_height
         for fold, high in ((self._fold_plots, more), (self._fold_cache, self.cache.height())):
             fold.setEnabled(rest >= high)
         self._explain_folds()
         self.plots.set_collapsed(not (self._fold_plots.isChecked() and self._fold_plots.isEnabled()))
-        self.cache.setVisible(self._fold_cache.isChecked() and self._fold_cache.isEnabled())
+        self.cache.setVisible(self._fold_cache.isChecked() and self._fold_cache.isEnabled() and not self.simple.on)
+
+    def _fit_mode(self) -> None:
+        """Simple mode leaves chats and models."""
+        simple = self.simple.on
+        self.bar.hide_parts((self.LAB, self.SERVER) if simple else (), ("plots", "cache", "panel") if simple else ())
+        self.sides.hold_right(simple)
+        self.chat.welcome.show_why(not simple)
+        self._rule.setVisible(not simple)
+        self._fit_parts()
+        if simple and self.page in (self.LAB, self.SERVER):
+            self.show_page(self.CHAT)
 
     def _explain_folds(self) -> None:
         """Name each part that folds, with the keys that fold it, or the reason that it cannot be unfolded now."""
@@ -266,9 +281,9 @@ class MainWindow(QWidget):
         column = fill(QVBoxLayout(page), margins=0, spacing=0)
         self.sides = Sides(self.sidebar, self.chat, self.panel, self._theme)
         fill(column, (self.sides, 1), self.cache)
-        rule = named(QFrame(), edge="top")
-        rule.setFixedHeight(1)
-        fill(column, rule, self.plots)
+        self._rule = named(QFrame(), edge="top")
+        self._rule.setFixedHeight(1)
+        fill(column, self._rule, self.plots)
         return page
 
     def _add_folds(self) -> None:
@@ -305,6 +320,9 @@ class MainWindow(QWidget):
 
     def show_why_fast(self) -> None:
         """The panel and the plots, which show what makes it fast."""
+        self.simple.unless_hidden(self._unfold)()
+
+    def _unfold(self) -> None:
         self._fold_right.setChecked(True)
         self._fold_plots.setChecked(True)
 
@@ -326,7 +344,7 @@ class MainWindow(QWidget):
             self._fold_plots.setChecked(True)
 
     def _bind(self) -> None:
-        regions, zoom = Regions(self._parts), self._appearance
+        regions, zoom, whole = Regions(self._parts), self._appearance, self.simple.unless_hidden
         self.commands.give(
             {
                 "new_chat": self._new_chat,
@@ -338,9 +356,9 @@ class MainWindow(QWidget):
                 "chat_settings": self._show_chat_settings,
                 "show_palette": self.show_palette,
                 "toggle_sidebar": lambda: self._toggle(self._fold_left),
-                "toggle_panel": lambda: self._toggle(self._fold_right),
-                "toggle_plots": lambda: self._toggle(self._fold_plots),
-                "toggle_cache": lambda: self._toggle(self._fold_cache),
+                "toggle_panel": whole(lambda: self._toggle(self._fold_right)),
+                "toggle_plots": whole(lambda: self._toggle(self._fold_plots)),
+                "toggle_cache": whole(lambda: self._toggle(self._fold_cache)),
                 "zoom_in": lambda: zoom.zoom(1),
                 "zoom_out": lambda: zoom.zoom(-1),
                 "zoom_reset": lambda: zoom.set_size(USUAL),
@@ -348,8 +366,8 @@ class MainWindow(QWidget):
                 "previous_region": lambda: regions.step(False),
                 "show_chat": lambda: self.show_page(self.CHAT),
                 "show_models": lambda: self.show_page(self.MODELS),
-                "show_lab": lambda: self.show_page(self.LAB),
-                "show_server": lambda: self.show_page(self.SERVER),
+                "show_lab": whole(lambda: self.show_page(self.LAB)),
+                "show_server": whole(lambda: self.show_page(self.SERVER)),
                 "show_settings": lambda: self.show_page(self.SETTINGS),
                 "show_help": lambda: self.show_page(self.HELP),
                 "show_shortcuts": self.show_shortcuts,
@@ -363,8 +381,9 @@ class MainWindow(QWidget):
             },
             {
                 "regenerate": lambda: "" if self.chat.last_prompt() is not None else "This chat has no answer yet.",
-                "toggle_plots": lambda: "" if self._fold_plots.isEnabled() else _TOO_LOW,
-                "toggle_cache": lambda: "" if self._fold_cache.isEnabled() else _TOO_LOW,
+                **dict.fromkeys(("toggle_panel", "show_lab", "show_server"), self.simple.refusal),
+                "toggle_plots": lambda: self.simple.refusal() or ("" if self._fold_plots.isEnabled() else _TOO_LOW),
+                "toggle_cache": lambda: self.simple.refusal() or ("" if self._fold_cache.isEnabled() else _TOO_LOW),
                 "zoom_in": lambda: zoom.refusal(1),
                 "zoom_out": lambda: zoom.refusal(-1),
                 "reload_model": lambda: self.chat.header.refusal,

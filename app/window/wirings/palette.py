@@ -22,6 +22,7 @@ from app.panel.controls import value_title
 from app.settings.appearance import SIZES
 from app.settings.page import THEMES
 from app.settings.store import SettingsStore
+from app.window.simple import SHOW
 from app.window.window import MainWindow
 from engine.protocol import OptionSpec, Value
 
@@ -65,6 +66,8 @@ class PaletteWiring(QObject):
         for mode, title in THEMES.items():
             run = partial(self._store.update, theme=mode)
             yield Command(f"theme {mode}", title, run, "Theme", refused=NOW if now.theme == mode else "")
+        title = SHOW if now.simple else "Hide all but chats and models"
+        yield Command("simple", title, partial(self._store.update, simple=not now.simple), "Simple mode")
         for size in SIZES:
             run = partial(self._store.update, text_scale=size / 100)
             why = NOW if round(100 * now.text_scale) == size else ""
@@ -78,6 +81,8 @@ class PaletteWiring(QObject):
 
     def _switches(self) -> Iterator[Command]:
         """One for each value that a switch of the panel can be given by name."""
+        if self._window.simple.on:
+            return
         link = self._link
         remote = elsewhere(self._window.chat.session.talk.chat.remote)
         values = {spec.key: spec.value for spec in link.catalogue}
@@ -91,6 +96,8 @@ class PaletteWiring(QObject):
                 yield Command(f"switch {spec.key} {value}", title, run, "Optimisation", refused=why, quiet=True)
 
     def _lab(self) -> Iterator[Command]:
+        if self._window.simple.on:
+            return
         for name, title in {**self._experiments(), **TOOLS}.items():
             yield Command(f"lab {name}", title, partial(self._show_experiment, name), "Lab", quiet=True)
 
@@ -107,10 +114,9 @@ class PaletteWiring(QObject):
 
     def _chats(self) -> Iterator[Command]:
         here = self._window.chat.chat_id
-        for chat in self._history.chats():
-            why = "It is on screen." if chat.id == here else ""
-            run = partial(self._window.open_chat, chat.id)
-            yield Command(f"chat {chat.id}", chat.title, run, "Chat", refused=why, quiet=True)
+        for chat, title in self._history.titles():
+            why = "It is on screen." if chat == here else ""
+            yield Command(f"chat {chat}", title, partial(self._window.open_chat, chat), "Chat", refused=why, quiet=True)
 
     def _show(self, page: int, then: Callable[[], object]) -> None:
         """Show something of a page, which may be made only when it is shown."""
