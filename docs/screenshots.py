@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 from engine.protocol import keys
 
 if TYPE_CHECKING:
-    from PySide6.QtWidgets import QApplication
+    from PySide6.QtWidgets import QApplication, QWidget
 
     from app.program import WindowProgram
     from tests.hub_server import Hub
@@ -323,6 +323,8 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
 
 def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
     """Each page and each thing that opens over one, in a window of the usual size and in the smallest."""
+    from PySide6.QtWidgets import QDialog, QLineEdit
+
     if folder == PLACE:
         return
     with _opened(app, home) as (program, failures):
@@ -331,6 +333,27 @@ def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
         for name, (at, page) in itertools.product(("", "small-"), enumerate(pages)):
             window.show_page(at)
             _grab(program, folder, f"page-{name}{page}-", failures, SMALL if name else SIZE)
+        window.show_page(window.SETTINGS)
+        window.settings_page.field.setText("model")
+        _grab(program, folder, "page-settings-found-", failures)
+        window.settings_page.field.clear()
+        window.show_page(window.CHAT)
+        for name, size in (("", SIZE), ("small-", SMALL)):
+            window.show_palette()
+            palette = window.findChild(QLineEdit, "palette.field")
+            assert palette is not None
+            palette.setText("cache")
+            _grab(program, folder, f"page-{name}palette-", failures, size)
+            window.show_palette()
+        program.store.update(simple=True)
+        _grab(program, folder, "page-simple-", failures)
+        program.store.update(simple=False)
+        for name, show in (("shortcuts", window.show_shortcuts), ("log", window.show_log)):
+            show()
+            dialog = window.findChild(QDialog, name)
+            assert dialog is not None
+            _grab(program, folder, f"page-{name}-", failures, dialog.size().toTuple(), dialog)
+            dialog.close()
 
 
 @contextmanager
@@ -389,25 +412,34 @@ def _hub(home: Path) -> Iterator[Hub]:
         hub.close()
 
 
-def _grab(program: WindowProgram, folder: Path, name: str, failures: list[str], size: tuple[int, int] = SIZE) -> None:
-    """The window in both themes, as ``name``dark.png and ``name``light.png; no picture where something failed.
+def _grab(
+    program: WindowProgram,
+    folder: Path,
+    name: str,
+    failures: list[str],
+    size: tuple[int, int] = SIZE,
+    over: QWidget | None = None,
+) -> None:
+    """The window, or what is ``over`` it, in both themes, as ``name``dark.png and ``name``light.png; no picture where
+    something failed.
 
-    Those that are not for the documentation also with text of 150 %, as ``name``dark-150.png.
+    Those that are not for the documentation also with text of 150 %, as ``name``dark-150.png, and in high contrast.
     """
     from PySide6.QtTest import QTest
 
     if failures:
         raise SystemExit(f"No screenshot: {failures[0]}")
 
-    for scale, mode in itertools.product((1.0, 1.5), ("dark", "light")):
+    shown = over or program.window
+    for scale, mode in itertools.product((1.0, 1.5), ("dark", "light", "contrast")):
         if folder == PLACE and (scale > 1 or f"{name}{mode}" not in SHOWN):
             continue
         program.theme.set_mode(mode)
         program.theme.set_scale(scale)
         QTest.qWait(600)
-        program.window.resize(*size)
+        shown.resize(*size)
         path = folder / f"{name}{mode}{'-150' if scale > 1 else ''}.png"
-        program.window.grab().save(str(path))
+        shown.grab().save(str(path))
         sys.stdout.write(f"{path}\n")
     program.theme.set_scale(1.0)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
@@ -124,10 +124,17 @@ class ShortcutsDialog(QDialog):
             head = named(QLabel(group), role="section")
             head.setContentsMargins(0, 8, 0, 0)
             fill(column, head, self._grid([entry for entry in keymap.table if entry.group == group]))
-        fill(QVBoxLayout(self), (Scrolled(inside), 1), self._foot(), margins=0, spacing=0)
+        self._area = Scrolled(inside)
+        fill(QVBoxLayout(self), (self._area, 1), self._foot(), margins=0, spacing=0)
         keymap.changed.connect(self._show)
         self._show()
-        self.resize(self.sizeHint().boundedTo(room_of(self)))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """How wide its words are is known once they have their style."""
+        super().showEvent(event)
+        self._area.updateGeometry()
+        bar = QSize(self._area.verticalScrollBar().sizeHint().width(), 0)
+        self.resize((self.sizeHint() + bar).boundedTo(room_of(self)))
 
     def _grid(self, entries: list[Shortcut]) -> QGridLayout:
         grid = fill(QGridLayout(), spacing=(16, 4), wide=0)

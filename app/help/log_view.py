@@ -87,6 +87,9 @@ class LogDialog(QDialog):
         """Show the lines that came."""
         try:
             came = self._tail.read()
+        except FileNotFoundError:
+            say(self.said, f"There is no log at {self._tail.path} yet.")
+            return
         except OSError as error:
             say(self.said, f"{self._tail.path} cannot be read ({error.strerror}).")
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
@@ -203,12 +203,8 @@ class ModelsPage(FocusFirst):
     def _lay_out(self) -> None:
         self._body = body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 16), spacing=12)
-        head = QHBoxLayout()
-        title = named(QLabel("Models"), role="title")
-        head.addWidget(title)
-        head.addSpacing(12)
-        fill(head, self.views, 1, self.add)
-        fill(column, head, self.note)
+        head = fill(QHBoxLayout(), named(QLabel("Models"), role="title"), 1, self.add)
+        fill(column, head, (self.views, 0, Qt.AlignmentFlag.AlignLeft), self.note)
         self._views = QStackedWidget()
         self._here, here = _list()
         self._looking = caption(LOOKING, "models.looking")

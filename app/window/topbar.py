@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, fill, named, show_checked, switched, tip
+from app.theme.widgets import ElidedLabel, button_text, fill, named, show_checked, switched, tip
 
 _HEIGHT = 43
 _GAP, _AFTER_NAME = 18, 24
@@ -50,8 +50,7 @@ class TopBar(QFrame):
         self._tabs = QButtonGroup(self)
         for index, page in enumerate(pages):
             self._add_tab(index, page)
-        self.status = QLabel()
-        named(self.status, "top.status", title="Engine status", role="caption")
+        self.status = named(ElidedLabel("", "caption"), "top.status", title="Engine status")
         self.status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.device = named(QLabel(), "top.device", role="mute")

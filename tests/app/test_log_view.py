@@ -143,7 +143,11 @@ def test_lines_are_filtered_coloured_copied_and_come_by_themselves(qtbot, dialog
 def test_an_empty_log_and_one_that_is_gone_say_so(dialog, path, theme, qtbot):
     path.unlink()
     dialog.read()
+    assert dialog.said.text() == f"There is no log at {path} yet."
+    path.mkdir()
+    dialog.read()
     assert dialog.said.text().startswith(f"{path} cannot be read")
+    path.rmdir()
     path.write_text("")
     other = LogDialog(path, theme)
     qtbot.addWidget(other)

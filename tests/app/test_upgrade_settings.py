@@ -68,6 +68,9 @@ def test_settings_of_the_first_release(path: Path) -> None:
         "kv_kind_before": "",
         "serve": False,
         "serve_port": 8642,
+        "commands": [],
+        "keys": {},
+        "simple": False,
     }
     assert written(path) == {**FIRST, "text_scale": 1.0, **since}
 
