@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
@@ -130,11 +130,12 @@ class ShortcutsDialog(QDialog):
         self._show()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """How wide its words are is known once they have their style."""
         super().showEvent(event)
-        self._area.updateGeometry()
+        QTimer.singleShot(0, self, self._fit)  # how wide its words are is known once all have their style
+
+    def _fit(self) -> None:
         bar = QSize(self._area.verticalScrollBar().sizeHint().width(), 0)
-        self.resize((self.sizeHint() + bar).boundedTo(room_of(self)))
+        self.resize((self.sizeHint().expandedTo(self._area.sizeHint()) + bar).boundedTo(room_of(self)))
 
     def _grid(self, entries: list[Shortcut]) -> QGridLayout:
         grid = fill(QGridLayout(), spacing=(16, 4), wide=0)
