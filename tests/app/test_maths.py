@@ -153,6 +153,17 @@ def test_formulas_stand_on_the_baseline_in_the_texts_colour(block, theme: Theme)
     assert theme.color("text").name() in inks
 
 
+def test_a_formula_alone_in_a_line_has_the_baseline_of_text(block) -> None:
+    made = block("- $x$\n- x\n- $x$")
+    layout, at = made.document().documentLayout(), made.document().begin()
+    ascents = []
+    while at.isValid():
+        line = at.layout().lineAt(0)
+        ascents.append((layout.blockBoundingRect(at).height(), line.ascent(), line.descent()))
+        at = at.next()
+    assert len(set(ascents)) == 1
+
+
 def test_formulas_follow_theme_and_text_size(block, theme: Theme, qapp) -> None:
     made = block("$$E = mc^2$$")
     high = made.fit(600)
@@ -178,6 +189,12 @@ def test_selected_formulas_are_copied_as_latex(block) -> None:
     assert copied.text().rstrip() == "so 🙂 $x^2$, \\(y<z\\)\n\\[\n\\frac{a}{b}\n\\]\nends"
     assert "<img" not in copied.html()
     assert "\\(y&lt;z\\)" in copied.html()
+    alone = block("$x$")
+    alone.selectAll()
+    alone.copy()
+    copied = QGuiApplication.clipboard().mimeData()
+    assert copied.text().rstrip() == "$x$"
+    assert "\u200b" not in copied.html()
 
 
 def test_a_refused_formula_is_code_with_its_reason_as_a_tooltip(block) -> None:

@@ -30,6 +30,8 @@ FORMULA = QTextFormat.ObjectTypes.UserObject.value + 1
 """Type of the objects; their tooltip is the LaTeX."""
 _Place = QTextCharFormat.VerticalAlignment
 _UNIT = OBJECT.encode("utf-16-le")
+_STRUT = "\u200b"
+"""A letter without width, which gives a line that holds but a formula the baseline and the depth of text."""
 _HANGS = 0.28
 """Ems below the baseline that the descenders of the text take anyway."""
 _X_HEIGHT = 0.467
@@ -45,9 +47,10 @@ def to_object(source: str, result: Result | None, alone: bool) -> str:
     """
     if isinstance(result, Drawing):
         # Qt puts an object on the baseline or in the middle of the line, and only the latter gives it room below.
-        hangs = alone or result.descent > _HANGS
-        place = "top" if bare(source)[1] and alone else "middle" if hangs else "baseline"
-        return f'<span title="{escape(source)}" style="vertical-align: {place}">{OBJECT}</span>'
+        whole = alone and bare(source)[1]
+        place = "top" if whole else "middle" if result.descent > _HANGS else "baseline"
+        strut = _STRUT if alone and not whole else ""
+        return f'<span title="{escape(source)}" style="vertical-align: {place}">{OBJECT}</span>{strut}'
     title = f' title="{escape(result.reason)}"' if result is not None else ""
     return f"<code{title}>{as_lines(source)}</code>"
 
@@ -73,7 +76,7 @@ def sources(document: QTextDocument, start: int = 0, end: int | None = None) -> 
 
 def selected_source(cursor: QTextCursor) -> str:
     """The selected text, with formulas as LaTeX."""
-    first, *rest = selected(cursor).split(OBJECT)
+    first, *rest = selected(cursor).replace(OBJECT + _STRUT, OBJECT).split(OBJECT)
     formulas = sources(cursor.document(), cursor.selectionStart(), cursor.selectionEnd())
     return first + "".join((formula or OBJECT) + part for formula, part in zip(formulas, rest, strict=False))
 
@@ -84,6 +87,11 @@ def selected_html(cursor: QTextCursor) -> str:
     QTextCursor(copied).insertFragment(cursor.selection())
     for found in reversed([QTextCursor(letter) for letter in _letters(copied)]):
         if formula := source_of(found.charFormat()):
+            strut = QTextCursor(copied)
+            strut.setPosition(found.selectionEnd())
+            strut.movePosition(QTextCursor.MoveOperation.Right, QTextCursor.MoveMode.KeepAnchor)
+            if strut.selectedText() == _STRUT:
+                strut.removeSelectedText()
             found.insertText(formula, QTextCharFormat())
     return copied.toHtml()
 
