@@ -9,6 +9,7 @@ import logging
 import re
 import threading
 import time
+import zlib
 from collections import OrderedDict
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,7 +32,7 @@ WIDEST = 200.0
 """Ems beyond which a formula would have to be made too small to be read."""
 SLICE_S, EVERY_S = 0.012, 0.033
 """Time in which formulas are begun, and from one such time to the next."""
-_KEPT = 2_000
+_KEPT = 1_000
 _DEFINES = re.compile(r"\\(?:(?:re|provide)?newcommand|(?:re)?newenvironment|[egx]?def|let|DeclareMathOperator)\b")
 _NESTS = re.compile(r"\\(?:[{}\\]|begin\b|end\b|left\b|right\b)|[{}]")
 _INWARDS = {"{", r"\begin", r"\left"}
@@ -77,7 +78,8 @@ _WRONG = {
 class Drawing(NamedTuple):
     """A formula that could be drawn. Its sizes are in ems; ``ascent`` and ``descent`` count from the baseline."""
 
-    svg: str
+    svg: bytes
+    """Compressed by zlib, as thousands are kept."""
     width: float
     ascent: float
     descent: float
@@ -177,7 +179,7 @@ def _drawn(ziamath: Any, latex: str, displayed: bool) -> Result:
     width = (box.xmax - box.xmin + 1) / EM
     if width > WIDEST:
         return _refuse("it is too wide for one line")
-    return Drawing(formula.svg(), width, (box.ymax + 0.5) / EM, (0.5 - box.ymin) / EM)
+    return Drawing(zlib.compress(formula.svg().encode()), width, (box.ymax + 0.5) / EM, (0.5 - box.ymin) / EM)
 
 
 def _unknown(tree: ElementTree.Element, font: Any) -> str:
@@ -223,6 +225,7 @@ def _library() -> ModuleType:
                 _row_heights[key] = super()._get_height_nostretch(line, **kwargs)
             return _row_heights[key]
 
+    ziamath.config.precision = 2
     ziamath.config.svg2 = False  # Qt's SVG has no use for href without xlink
     return ziamath
 
