@@ -8,7 +8,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 from PySide6.QtCore import Qt, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QFont, QShowEvent
+from PySide6.QtGui import QDesktopServices, QFont, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
@@ -26,6 +26,8 @@ from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named, tip
 
 _LIST_WIDTH = 264
+_LIST_SHARE = 0.33
+"""Share of the window's width that the list takes at most, with larger text."""
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
 _LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
 _CELL = re.compile(r"<(t[hd])>")
@@ -173,7 +175,12 @@ class HelpPage(FocusFirst):
         return f"<style>{style}</style><body><h2>{escape(title)}</h2>{body}</body>"
 
     def _fit(self) -> None:
-        self._side.setFixedWidth(max(_LIST_WIDTH, self._theme.px(_LIST_WIDTH)))
+        """The list leaves most of a narrow window to the text; its titles wrap."""
+        self._side.setFixedWidth(min(self._theme.px(_LIST_WIDTH), max(_LIST_WIDTH, round(_LIST_SHARE * self.width()))))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def _recolour(self) -> None:
         self._fit()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
-from PySide6.QtGui import QKeyEvent, QShowEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
@@ -38,6 +38,8 @@ from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
 _LIST_WIDTH, _WIDTH = 240, 1000
+_LIST_SHARE = 0.26
+"""Share of the window's width that the list takes at most, with larger text."""
 _TURNS = {int(Qt.Key.Key_Left): -1, int(Qt.Key.Key_Right): 1}
 """From side to side."""
 _KEYPAD = Qt.KeyboardModifier.KeypadModifier
@@ -162,9 +164,17 @@ class LabView(FocusFirst):
         row.addWidget(self._right, 1)
 
     def _fit(self) -> None:
-        self._side.setFixedWidth(self._theme.px(_LIST_WIDTH))
+        self._fit_side()
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
         self.save.setFixedWidth(self._theme.px(96))
+
+    def _fit_side(self) -> None:
+        """The list leaves most of a narrow window to the page; its names wrap."""
+        self._side.setFixedWidth(min(self._theme.px(_LIST_WIDTH), max(_LIST_WIDTH, round(_LIST_SHARE * self.width()))))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_side()
 
     def _on_theme(self) -> None:
         """The page is made anew; the keyboard stays where it was."""
