@@ -196,16 +196,24 @@ class LoadedModel:
         prompt_ids: Sequence[int],
         prefilled: bool = False,
         tools: ToolConfig | None = None,
+        written: int = 0,
     ) -> TextStream:
         """The text stream of a new answer; one that continues plain text has no channels, one that goes on from a
-        message (``prefilled``) does."""
+        message (``prefilled``) does. Of an answer that was cut the last ``written`` ids of the prompt are its own: the
+        stream is the one that it had."""
         assert self.files is not None
         style = self.files.channels
+        asked = len(prompt_ids) - written
+        prompt_ids, begun = (prompt_ids[:asked], prompt_ids[asked:]) if written else (prompt_ids, ())
         if tools is not None:
             channels: ChannelParser | None = self.files.tools.parser(prompt_ids, tools)
         else:
             channels = style.parser(prompt_ids) if style is not None and not continues else None
-        return TextStream(self.files.tokenizer, stop, prompt_ids if continues or prefilled else None, channels)
+        goes_on = continues or (prefilled and not written)
+        stream = TextStream(self.files.tokenizer, stop, prompt_ids if goes_on else None, channels)
+        for token in begun:
+            stream.push(token, stops=False)
+        return stream
 
     def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
         """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""

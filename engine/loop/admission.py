@@ -63,7 +63,9 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         chosen = chosen._replace(prefix_cache=chosen.prefix_cache and command.pooling == "last", speculation="off")
     made: list[Request] = []
     for answer in range(command.n):
-        stream = model.open_stream(params.stop, command.continues, command.prompt_ids, command.prefilled, command.tools)
+        stream = model.open_stream(
+            params.stop, command.continues, command.prompt_ids, command.prefilled, command.tools, command.written
+        )
         first = made[0].cache if made else None
         contents = "" if adapter is None else adapter.fingerprint
         cache = stepper.cache.new(

@@ -24,6 +24,8 @@ class AddRequest(NamedTuple):
     ``adapter`` is the name of the LoRA adapter that answers, "" for the model alone.
     ``pictures`` says which tokens of the prompt stand for pictures, and for which.
     ``prefilled``: the answer goes on from a message of its own in the conversation, to which its first space belongs.
+    ``written``: the last ids of the prompt that this answer drew before it was cut, thinking and marks among them; its
+    text goes on as if it had not been.
     ``prompt_logprobs``: :class:`Prefill` tells the log-probabilities of the prompt's tokens but the first, with so many
     alternatives each; the prompt is read whole for that, and not found in the cache.
     ``pooling``: an embedding of the prompt is computed instead of answers (:class:`engine.loop.events.Embedded`).
@@ -45,6 +47,7 @@ class AddRequest(NamedTuple):
     adapter: str = ""
     pictures: PlaceholderSpans | None = None
     prefilled: bool = False
+    written: int = 0
     prompt_logprobs: int | None = None
     grammar: Grammar | None = None
     thinks: bool = True

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from engine.protocol.access import ServiceName
 from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
@@ -68,6 +69,10 @@ class Generate(Message, tag="generate", frozen=True):
     """None: it can call no tool."""
     remote: RemoteModel | None = None
     """The model of another server that answers; None: the one that is loaded here."""
+    continues: bool = False
+    """The answer goes on from the text of the last message, which is the assistant's; its deltas are what is new."""
+    service: ServiceName = ""
+    """Service class of the request; "": that of a person who waits for it."""
 
 
 class Cancel(Message, tag="cancel", frozen=True):

@@ -77,6 +77,9 @@ from engine.text.template import PromptError
 log = logging.getLogger(__name__)
 
 HELLO_SECONDS = 10.0
+UNKNOWN_THINKING = (
+    "Thinking goes on only with the model that began it, as long as that was not unloaded meanwhile. Ask again instead."
+)
 MAX_ACTIVE = 64
 """Requests that one client may have in progress."""
 
@@ -189,6 +192,8 @@ class Session:
         """Start what the message asks for. Raises :class:`Refused`."""
         hub = self._hub
         match message:
+            case Generate(continues=True) if reason := _not_continued(message):
+                raise Refused("bad_prompt", reason)
             case Generate(remote=None):
                 self._begin(message.id, self._generate(message, self._enter(message.id)))
             case Generate():
@@ -273,12 +278,14 @@ class Session:
                 n=message.n,
                 optimisations=message.optimisations,
                 chat=message.chat,
-                form=PromptForm(tools=message.tools),
+                form=PromptForm(prefills=message.continues, tools=message.tools),
                 adapter=message.adapter,
                 structured=message.structured,
-                service=INTERACTIVE.name,
+                service=message.service or INTERACTIVE.name,
             )
             prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
+            if message.continues and not prompt.tokens.written and _only_thought(message):
+                raise Refused("not_continued", UNKNOWN_THINKING)
             if active.cancelled:
                 self._put_cancelled(message)
                 return
@@ -294,7 +301,7 @@ class Session:
                 match event:
                     case Delta(answer=0):
                         first.take(event)
-                    case Prefill(cached=cached, total=total):
+                    case Prefill(cached=cached, total=total) if not message.service:
                         told = prompt.continued
                         before = self._last_prompt.tokens if self._last_prompt is not None else 0
                         self._last_prompt = LastPrompt(total, cached, told.diverged, told.divergence, before)
@@ -423,3 +430,17 @@ class _Active:
             hub.cancel(self.name)
         if self.stop is not None:
             self.stop()
+
+
+def _not_continued(message: Generate) -> str:
+    """The reason an answer cannot go on from the last message, "" if it can."""
+    if message.remote is not None:
+        return "Another server may begin a new answer instead. Continue this one with a model of this computer."
+    if isinstance(message.prompt, str) or not message.prompt or message.prompt[-1].role != "assistant":
+        return "Only a message of the assistant can be continued, and the last one is not. Ask without continuing."
+    return ""
+
+
+def _only_thought(message: Generate) -> bool:
+    """True if the answer that goes on was cut before it had text."""
+    return not isinstance(message.prompt, str) and not message.prompt[-1].content

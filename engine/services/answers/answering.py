@@ -12,7 +12,7 @@ from msgspec import structs
 from engine.loop.admission import NO_MODEL
 from engine.loop.events import Embedded, RequestEvent
 from engine.protocol import ChatMessage, ContextCut, Finished, Message, Prefill, Thinking, Timings, Usage
-from engine.services.answers.continuing import Continued, continued
+from engine.services.answers.continuing import Continued, continued, going_on
 from engine.services.answers.overflow import (
     SINKS,
     DroppedMessages,
@@ -115,9 +115,13 @@ async def prepared(hub: EngineHub, asked: AnswerRequest, line: Callable[[Tokeniz
         text = shown.around(rendered(template, prompt, asked.thinking, form, style))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
+        if form.prefills and not (begins or cut or isinstance(prompt, str)) and before:
+            *asked_before, said = prompt
+            anew = rendered(template, asked_before, asked.thinking, form._replace(prefills=False), style)
+            told = going_on(tokenizer, shown.around(anew), said.content, before[0]) or told
         if not shown.fits(told.ids):  # the model drew a mark of a picture itself, which stands for none
             told = continued(tokenizer, text, ())
-        tokens = shown.within(told.ids)._replace(grammar=grammar)
+        tokens = shown.within(told.ids)._replace(grammar=grammar, written=told.written)
         told = told._replace(diverged=shown.place(told.ids, told.diverged))
         return Prepared(text, told, tokenizer, tokens, cut)
 

@@ -31,11 +31,13 @@ ANOTHER_KIND = "The text before was read without the chat template, or with it."
 
 class Continued(NamedTuple):
     """``diverged`` is the first index at which ``ids`` leave what was read and written before, None where they begin
-    with all of it; ``divergence`` is a sentence that says why."""
+    with all of it; ``divergence`` is a sentence that says why. The last ``written`` ids are those that the answer drew
+    which goes on."""
 
     ids: list[int]
     diverged: int | None = None
     divergence: str = ""
+    written: int = 0
 
 
 def continued(
@@ -60,6 +62,21 @@ def continued(
     if shared >= len(before) - 1:
         return Continued(ids)
     return Continued(ids, shared, _why(tokenizer, prompt, line[0], messages, cut))
+
+
+def going_on(tokenizer: Tokenizer, prompt: PromptText, said: str, turn: Turn) -> Continued | None:
+    """Ids by which the answer of ``turn`` goes on as if it had not been cut: its prompt's, and those that it drew, with
+    whatever it thought, as far as they made whole characters.
+
+    None where it is not the answer ``said`` to ``prompt``, which then is read as its template writes it.
+    """
+    if turn.prompt != prompt or turn.text != said or turn.calls:
+        return None
+    stream, kept = detokeniser(tokenizer, turn.prompt_ids if prompt.continues else None), 0
+    for count, token in enumerate(turn.ids, 1):
+        if stream.push(token) or token in tokenizer.special_ids:
+            kept = count
+    return Continued([*turn.prompt_ids, *turn.ids[:kept]], written=kept)
 
 
 def common(one: Sequence[object], other: Sequence[object]) -> int:

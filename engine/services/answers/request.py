@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 class PromptTokens(NamedTuple):
     """A prompt as the engine reads it, where pictures are in it (None: it has none), and what its answer has to be.
-    ``second`` is that of :class:`AddRequest`."""
+    ``second`` and ``written`` are those of :class:`AddRequest`."""
 
     ids: list[int]
     pictures: PlaceholderSpans | None = None
     grammar: Grammar | None = None
     second: int = 0
+    written: int = 0
 
 
 class AnswerRequest(NamedTuple):
@@ -67,6 +68,7 @@ class AnswerRequest(NamedTuple):
             adapter=self.adapter,
             pictures=tokens.pictures,
             prefilled=self.form.prefills,
+            written=tokens.written,
             prompt_logprobs=self.prompt_logprobs,
             grammar=tokens.grammar,
             thinks=self.thinking.on is not False,

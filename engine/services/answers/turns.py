@@ -84,10 +84,16 @@ class Turns:
         """Weak: turns outlive their model, which is to go when it is unloaded."""
 
     def remember(self, name: str, turn: Turn, tokenizer: Tokenizer) -> None:
-        """Keep the turn, and forget those of another model and the one that was used longest ago."""
+        """Keep the turn, and forget those of another model and the one that was used longest ago.
+
+        One that goes on from the turn of its own name is a whole with it.
+        """
         if tokenizer is not self._tokenizer():
             self._turns.clear()
             self._tokenizer = weakref.ref(tokenizer)
+        if turn.parent == name:
+            before = self._turns.get(name)
+            turn = _joined(before, turn) if before is not None else turn._replace(parent="")
         self._turns[name] = turn
         self._turns.move_to_end(name)
         while len(self._turns) > MOST_TURNS:
@@ -133,6 +139,15 @@ class Turns:
             return max(fitting, default=(0, ""))[1]
         names = [name for message, name in zip(prompt, _names(prompt), strict=True) if message.role == "assistant"]
         return next((name for name in reversed(names) if name in self._turns), "")
+
+
+def _joined(before: Turn, turn: Turn) -> Turn:
+    """An answer and its continuation as one, if that read what the answer read and wrote; else the continuation."""
+    start, said = len(before.prompt_ids), turn.messages[-1].content if turn.messages else ""
+    if turn.prompt_ids[:start] != before.prompt_ids or said != before.text:
+        return turn._replace(parent=before.parent)
+    ids, thinks = turn.prompt_ids[start:] + turn.ids, before.thinks or turn.thinks
+    return before._replace(text=before.text + turn.text, ids=ids, thinks=thinks, calls=turn.calls)
 
 
 def without_pictures(message: ChatMessage) -> ChatMessage:

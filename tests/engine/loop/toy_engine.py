@@ -149,6 +149,7 @@ class ToyModel(LoadedModel):
         prompt_ids: Sequence[int],
         prefilled: bool = False,
         tools: object = None,
+        written: int = 0,
     ) -> ToyStream:
         return ToyStream(stop)
 

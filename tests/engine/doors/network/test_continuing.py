@@ -20,9 +20,10 @@ from engine.services.answers.continuing import (
     TRIMMED,
     Continued,
     continued,
+    going_on,
 )
 from engine.services.answers.turns import Turn, Turns, named
-from engine.text.prompt import PromptText, rendered
+from engine.text.prompt import PromptForm, PromptText, rendered
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import STYLES
@@ -134,6 +135,43 @@ def test_each_turn_begins_with_all_of_the_one_before(name: str) -> None:
     assert found[-1].ids != chat.tokenizer.encode(chat.prompt.text, special=False), "the answers' own ids are in it"
 
 
+@pytest.mark.parametrize(
+    ("name", "thinking"), [(name, said) for name, each in FAMILIES.items() for said in ("", *SAID[: bool(each.think)])]
+)
+def test_an_answer_that_goes_on_is_one_turn(name: str, thinking: str) -> None:
+    """Cut, continued, and gone on from: what was read and written is never read again, whatever the template."""
+    chat, turns = Chat(FAMILIES[name]), Turns()
+    chat.ask(ASKED[0])
+    tokenizer, asked = chat.tokenizer, list(chat.messages)
+    chat.say("The cache keeps", thinking)
+    cut = chat.line[0]._replace(ids=chat.line[0].ids[:-1], parent="earlier")  # without the end that it never drew
+    turns.remember("a", cut, tokenizer)
+    prompt = rendered(chat.template, chat.messages, form=PromptForm(prefills=True))
+    found = going_on(tokenizer, rendered(chat.template, asked), "The cache keeps", cut)
+    assert found == Continued([*cut.prompt_ids, *cut.ids], written=len(cut.ids))
+    written = continued(tokenizer, prompt, turns.line("a", tokenizer), chat.messages)
+    if name not in ("qwen3", "harmony"):  # their templates show an empty thought, or leave out what was thought
+        assert written == found._replace(written=0)
+    assert going_on(tokenizer, rendered(chat.template, asked), "The cache", cut) is None
+    assert going_on(tokenizer, rendered(chat.template, chat.messages), "The cache keeps", cut) is None
+    ids = [*spelled_inside(tokenizer, " keys"), tokenizer.token_id(chat.family.end)]
+    if chat.tokenizer.rules is not None and not chat.tokenizer.rules.byte_level:
+        ids = ids[1:]  # the space in front of a text that begins
+    source = STYLES[chat.family.style]
+    rest = answered(tokenizer, prompt, ids, (), source, found.ids, chat.messages).finished()
+    assert rest.text == " keys"
+    turns.remember("a", rest._replace(parent="a"), tokenizer)
+    (whole,) = turns.line("a", tokenizer)
+    assert (whole.text, whole.parent) == ("The cache keeps keys", "earlier")
+    assert [*whole.all_ids] == [*found.ids, *ids]
+    said = [*asked, ChatMessage.of("assistant", whole.text, thinking=thinking), ChatMessage.of("user", ASKED[1])]
+    after = continued(tokenizer, rendered(chat.template, said), [whole], said)
+    if thinking:
+        assert after.divergence == THINKING
+    else:
+        assert (after.ids[: len(whole.all_ids) - 1], after.diverged) == ([*whole.all_ids[:-1]], None)
+
+
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mistral-v1"])
 def test_a_system_prompt_is_kept_but_where_it_moves_to_the_last_message(name: str) -> None:
     chat = Chat(FAMILIES[name], system=True)
@@ -164,7 +202,7 @@ def test_qwen3_without_thoughts_keeps_the_prefix_after_one_with() -> None:
     chat.say(SAID[0], thinking="The cache")
     assert chat.ask(ASKED[1]).divergence == THINKING
     chat.say(SAID[1])
-    assert chat.ask(ASKED[2]) == (chat.found.ids, None, "")
+    assert chat.ask(ASKED[2]) == Continued(chat.found.ids)
 
 
 @pytest.mark.parametrize("text", ["The cache\n", "\n The cache", " keeps  "])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import tokenizers
 
 from engine import protocol as p
+from engine.loading.model import LoadedModel
 from engine.loop.commands import AddRequest
 from engine.protocol import ChatMessage
 from engine.services.answers.continuing import continued
 from engine.services.answers.turns import Turn, Turns
-from engine.text.prompt import PromptText, rendered
+from engine.text.channels import channel_style
+from engine.text.prompt import PromptForm, PromptText, rendered
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance.templates import HARMONY, QWEN3
@@ -123,6 +128,85 @@ def test_thinking_that_the_template_keeps_is_gone_on_from(chatml: Tokenizer) -> 
     assert chatml.decode(found, skip_special=False) == prompt.text
     edited = rendered(template, after_thinking("The cache", "keep it"))
     assert continued_ids(chatml, edited, turn) == chatml.encode(edited.text, special=False)
+
+
+def test_an_answer_that_goes_on_is_one_turn(chatml: Tokenizer) -> None:
+    """Its ids are those of both parts, and what it went on from is still known."""
+    template, turns = ChatTemplate(CHATML), Turns()
+    begun, rest = spelled(chatml, "The cache keeps"), spelled(chatml, " values")
+    first = answered(chatml, rendered(template, ASKED), begun).finished()._replace(parent="earlier")
+    turns.remember("a", first, chatml)
+    asked = rendered(template, [*ASKED, ChatMessage.of("assistant", "The cache keeps")], form=PromptForm(prefills=True))
+    ids = continued(chatml, asked, turns.line("a", chatml)).ids
+    assert ids == [*first.prompt_ids, *begun]
+    said = [*ASKED, ChatMessage.of("assistant", "The cache keeps")]
+    more = answered(chatml, asked, rest, prompt_ids=ids, messages=said).finished()._replace(parent="a")
+    turns.remember("a", more, chatml)
+    (whole,) = turns.line("a", chatml)
+    assert (whole.text, whole.parent, [*whole.ids]) == ("The cache keeps values", "earlier", begun + rest)
+    prompt = rendered(template, next_turn("The cache keeps values"))
+    found = continued(chatml, prompt, [whole])
+    assert (found.ids[: len(ids + rest)], found.diverged) == (ids + rest, None)
+    edited = rendered(template, [*ASKED, ChatMessage.of("assistant", "A cache")], form=PromptForm(prefills=True))
+    other = answered(chatml, edited, rest).finished()._replace(parent="b")
+    turns.remember("b", other, chatml)
+    assert turns.line("b", chatml)[0].parent == "", "of no turn that is known"
+
+
+def test_a_thought_that_was_cut_goes_on_in_its_channel(chatml: Tokenizer) -> None:
+    asked = rendered(ChatTemplate(KEEPS), ASKED)
+    prompt, begun = chatml.encode(asked.text, special=asked.special), spelled(chatml, "<think>The cache")
+    files = SimpleNamespace(tokenizer=chatml, channels=channel_style(chatml, KEEPS), tools=None)
+    model: Any = SimpleNamespace(files=files)
+    stream = LoadedModel.open_stream(model, (), False, [*prompt, *begun], True, None, len(begun))
+    pieces = [stream.push(token) for token in spelled(chatml, " keeps</think>values")]
+    assert "".join(piece.thinking for piece in pieces) == " keeps"
+    assert "".join(piece.text for piece in pieces) == "values"
+
+
+def test_an_answer_goes_on_with_the_ids_that_it_drew(client: Client, running: Running) -> None:
+    client.send(p.Generate(id="c", prompt=ASKED, sampling=p.Sampling(max_tokens=9)))
+    said = client.until(p.Delta).text
+    while not isinstance(message := client.receive(), p.Finished):
+        said += message.text if isinstance(message, p.Delta) else ""
+    prompt = [*ASKED, ChatMessage.of("assistant", said)]
+    client.send(p.Generate(id="c", prompt=prompt, parent="c", continues=True))
+    client.until(p.Finished)
+    first, command = (each for each in running.engine.seen if isinstance(each, AddRequest))
+    drawn = list(first.prompt_ids)[::-1][:9]
+    assert list(command.prompt_ids) == [*first.prompt_ids, *drawn[: command.written]]
+    assert command.written > 0
+
+
+def test_a_thought_that_is_not_known_does_not_go_on(client: Client) -> None:
+    prompt = [*ASKED, ChatMessage.of("assistant", "", thinking="hm")]
+    client.send(p.Generate(id="c", prompt=prompt, parent="gone", continues=True))
+    error = client.until(p.Error)
+    assert (error.code, error.id) == ("not_continued", "c")
+
+
+@pytest.mark.parametrize("asked", ["abc", [ChatMessage.of("user", "abc")]])
+def test_only_an_answer_is_continued(client: Client, asked: list[ChatMessage] | str) -> None:
+    client.send(p.Generate(id="c", prompt=asked, continues=True))
+    error = client.until(p.Error)
+    assert (error.code, error.id) == ("bad_prompt", "c")
+    assert "Only a message of the assistant" in error.message
+
+
+def test_no_other_server_is_asked_to_continue(client: Client) -> None:
+    prompt = [*ASKED, ChatMessage.of("assistant", "It")]
+    client.send(p.Generate(id="c", prompt=prompt, continues=True, remote=p.RemoteModel(server="box", model="big")))
+    assert "may begin a new answer" in client.until(p.Error).message
+
+
+def test_an_answer_is_continued_over_the_wire(client: Client, running: Running) -> None:
+    prompt = [*ASKED, ChatMessage.of("assistant", "It keeps")]
+    client.send(p.Generate(id="c", prompt=prompt, continues=True, service="batch"))
+    client.until(p.Finished)
+    command = [each for each in running.engine.seen if isinstance(each, AddRequest)][-1]
+    tokenizer = running.engine.loaded.files.tokenizer
+    assert tokenizer.decode(list(command.prompt_ids), skip_special=False).endswith("assistant\nIt keeps")
+    assert (command.prefilled, command.service) == (True, "batch")
 
 
 @pytest.mark.parametrize(("thinking", "content"), [("The cache", "The cache keeps"), ("Hm", "Yes")])
