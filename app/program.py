@@ -175,6 +175,7 @@ class WindowProgram:
         self.busy = busy = Busy(chat, measuring, window)
         busy.lab = lambda: (part for part in (self.lab, self.compare) if part is not None)
         window.unfinished = busy.lost
+        chat.titles.allowed = lambda: store.settings.titles and not busy.measures
         self.opener = opener = Opener(notice, models.open, busy.ends)
         for over in (chat.answers.ended, chat.answers.refused, measuring.changed):
             over.connect(opener.settle)

@@ -105,6 +105,7 @@ def main() -> int:
         "models": _shoot_models,
         "lab": _shoot_lab,
         "pages": _shoot_pages,
+        "daily": _shoot_daily,
     }
     for shoot in [parts[name] for name in sys.argv[2:]] or parts.values():
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
@@ -354,6 +355,34 @@ def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
             assert dialog is not None
             _grab(program, folder, f"page-{name}-", failures, dialog.size().toTuple(), dialog)
             dialog.close()
+
+
+def _shoot_daily(app: QApplication, folder: Path, home: Path) -> None:
+    """Work on a chat: an answer that was cut, another version of it, and words that were found in it."""
+    if folder == PLACE:
+        return
+    from engine.protocol import Sampling
+
+    with _opened(app, home) as (program, failures):
+        chat, sizes = program.chat, {"": SIZE, "small-": SMALL}
+
+        def grab(state: str) -> None:
+            for name, size in sizes.items():
+                _grab(program, folder, f"chat-{name}{state}-", failures, size)
+
+        for question, most in zip(QUESTIONS, (None, None, 20), strict=True):
+            chat.session.set_settings("", Sampling(temperature=0.0, max_tokens=most))
+            chat.send(question)
+            wait("the answer", lambda: not chat.streaming or failures)
+        grab("cut")
+        chat.message_actions.act_on_last("assistant", "edit")
+        grab("edit")
+        chat.composer.clear()
+        chat.transcript.verticalScrollBar().setValue(0)
+        grab("scrolled")
+        chat.finding.begin()
+        chat.finding.bar.field.setText("page")
+        grab("found")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
@@ -21,6 +22,9 @@ from engine.protocol import ModelCard
 
 LINES = 8
 PLACEHOLDER = "Message Kvasir"
+EDITS = "Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was."
+EDITS_ANSWER = "Editing the answer: your text is kept as another version of it. Esc leaves it as it was."
+BEGINS = "Write how the answer begins: the model continues from there. Esc leaves it."
 QWIDGETSIZE_MAX = (1 << 24) - 1
 MOST_CHARS = 2_000_000
 """Most characters of one message: far beyond what models read, and what can be laid out while somebody waits."""
@@ -30,6 +34,12 @@ class MessageEdit(ExactTextEdit):
     """Plain text as high as what it holds, up to LINES lines."""
 
     submitted = Signal()
+    continued = Signal()
+    """Ctrl+Enter was pressed."""
+    recalled = Signal()
+    """Up was pressed in the empty field."""
+    end_asked = Signal()
+    """End was pressed in the empty field."""
     refused = Signal(str)
     """Reason, as a sentence: the text to insert is too long."""
     grown = Signal()
@@ -88,7 +98,12 @@ class MessageEdit(ExactTextEdit):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if enter and not event.modifiers() & (Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.AltModifier):
-            self.submitted.emit()
+            ctrl = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+            (self.continued if ctrl else self.submitted).emit()
+        elif event.key() == Qt.Key.Key_Up and not event.modifiers() and self.document().isEmpty():
+            self.recalled.emit()
+        elif event.key() == Qt.Key.Key_End and self.document().isEmpty():
+            self.end_asked.emit()
         else:
             super().keyPressEvent(event)
 
@@ -144,6 +159,12 @@ class Composer(QFrame):
     refused = Signal(str)
     """Same as that of :class:`MessageEdit`."""
     text_changed = Signal()
+    written = Signal(object, bool)
+    """(the Draft, which is the text of an answer; whether the model is to go on from it)."""
+    recalled = Signal()
+    """The person wants to change the last message that was sent."""
+    end_asked = Signal()
+    """The person wants to see the end of the conversation."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -153,25 +174,34 @@ class Composer(QFrame):
         """True if what is sent now waits until the reason is gone."""
         self._streaming = False
         self._card: ModelCard | None = None
-        self._edited = self._before = ""
+        self._edited = self._before = self._begins = ""
         """Same as in :class:`Draft`."""
+        self.is_answer: Callable[[Draft], bool] = lambda _: False
+        """Returns True if what is edited is an answer."""
+        self._answer = False
+        """True if the text is that of an answer, and no message to be answered."""
         named(self, "composer", card="composer")
-        self._banner = QLabel(
-            "Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was.", self
-        )
-        self._banner.setProperty("role", "caption")
+        self._banner = named(QLabel(self, wordWrap=True), "composer-banner", role="caption")
         self._banner.setVisible(False)
         self.edit = named(MessageEdit(self), placeholderText=PLACEHOLDER)
         self.button = named(QPushButton("Send", self), "send", kind="primary")
         self.button.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.more = named(QPushButton("Save and continue", self), "save-and-continue", title="Save and continue")
+        self.more.setToolTip(tip("Keep the text and let the model go on from it (Ctrl+Enter)"))
+        self.more.setVisible(False)
         self.thinking = ThinkingSwitch(theme, self)
         self.attach = AttachButton(theme, self)
         self.attached = AttachedPictures(self)
         row = fill(QHBoxLayout(), (self.attach, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
-        fill(row, (self.edit, 1, Qt.AlignmentFlag.AlignVCenter), (self.button, 0, Qt.AlignmentFlag.AlignBottom))
+        fill(row, (self.edit, 1, Qt.AlignmentFlag.AlignVCenter))
+        fill(row, *((button, 0, Qt.AlignmentFlag.AlignBottom) for button in (self.more, self.button)))
         fill(QVBoxLayout(self), self._banner, self.attached, row, self.thinking, margins=(14, 12, 14, 12), spacing=6)
         self.edit.submitted.connect(self._submit)
         self.edit.refused.connect(self.refused)
+        self.edit.continued.connect(lambda: self._submit(True))
+        self.edit.recalled.connect(self._recall)
+        self.edit.end_asked.connect(self.end_asked)
+        self.more.clicked.connect(lambda: self._submit(True))
         self.edit.textChanged.connect(self._on_text)
         self.edit.pictured.connect(self.take_pictures)
         self.attach.chosen.connect(self.take_pictures)
@@ -191,11 +221,11 @@ class Composer(QFrame):
 
     @property
     def draft(self) -> Draft:
-        return Draft(self.text, self._edited, self._before, self.attached.files)
+        return Draft(self.text, self._edited, self._before, self.attached.files, self._begins)
 
     @property
     def editing(self) -> bool:
-        return bool(self._edited)
+        return bool(self._edited or self._begins)
 
     def set_reason(self, reason: str, queues: bool = False) -> None:
         """A reason stands where the placeholder stood and disables sending, unless it ``queues``; the text stays."""
@@ -209,11 +239,13 @@ class Composer(QFrame):
     def see(self, card: ModelCard | None) -> None:
         """The model that will read what is sent."""
         self._card = card
-        self.attach.setVisible(card is not None and card.pictures)
+        self.attach.setVisible(card is not None and card.pictures and not self._answer)
 
     def take_pictures(self, found: list) -> None:
         """Attach images and files of pictures, or say why not."""
         try:
+            if self._answer:
+                raise NoPictureError("An answer is text alone: it can have no pictures.")
             if self._card is not None and not self._card.pictures:
                 raise NoPictureError(f"{self._card.name} reads text only, so a message to it can have no pictures.")
             more = pictures.taken(found, len(self.attached.files))
@@ -228,12 +260,21 @@ class Composer(QFrame):
         self.show_draft(Draft(text, message_id, self._before if self.editing else self.text, files))
         self.edit.setFocus()
 
+    def begin_answer(self, message_id: str) -> None:
+        """Have the person write the beginning of an answer to that message."""
+        self.show_draft(Draft("", before=self._before if self.editing else self.text, begins=message_id))
+        self.edit.setFocus()
+
     def show_draft(self, draft: Draft) -> None:
-        text, self._edited, self._before, files = draft
+        text, self._edited, self._before, files, self._begins = draft
+        self._answer = self.is_answer(draft)
+        self._banner.setText(BEGINS if self._begins else EDITS_ANSWER if self._answer else EDITS)
         self._banner.setVisible(self.editing)
+        self.see(self._card)
         self.edit.setPlainText(text)
         self.attached.show_files(files)
         self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
+        self._refresh()
 
     def clear(self) -> None:
         """The text was taken, or an edit given up: back to what stood here before."""
@@ -258,9 +299,18 @@ class Composer(QFrame):
         else:
             self.stopped.emit()
 
-    def _submit(self) -> None:
-        if self._takes and self._something:
+    def _submit(self, go_on: bool = False) -> None:
+        """``go_on``: the model is to go on from the text of an answer."""
+        if not (self._takes and self._something):
+            return
+        if self._answer:
+            self.written.emit(self.draft, go_on or bool(self._begins))
+        else:
             self.sent.emit(self.text.strip("\n"))
+
+    def _recall(self) -> None:
+        if not self.editing and not self.attached.files:
+            self.recalled.emit()
 
     @property
     def _something(self) -> bool:
@@ -268,7 +318,8 @@ class Composer(QFrame):
 
     @property
     def _takes(self) -> bool:
-        return not self._streaming and (not self._reason or self._queues)
+        saves = self._answer and not self._begins
+        return not self._streaming and (not self._reason or self._queues or saves)
 
     def _press(self) -> None:
         if self._streaming:
@@ -281,15 +332,19 @@ class Composer(QFrame):
         self.text_changed.emit()
 
     def _refresh(self) -> None:
-        title = "Stop" if self._streaming else "Send"
+        send = "Continue" if self._begins else "Save" if self._answer else "Send"
+        title = "Stop" if self._streaming else send
         if self.button.text() != title:
             self.button.setText(title)
             self.button.setProperty("kind", "" if self._streaming else "primary")
             restyle(self.button)
         self.button.setEnabled(self._streaming or (self._takes and self._something))
-        self.button.setAccessibleName("Stop the answer" if self._streaming else "Send the message")
-        what = "Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)"
-        self.button.setToolTip(tip(self._reason or what))
+        self.more.setVisible(self._answer and not self._begins and not self._streaming)
+        self.more.setEnabled(self._takes and self._something and not self._reason)
+        does = f"{send} the {'answer' if self._answer else 'message'}"
+        self.button.setAccessibleName("Stop the answer" if self._streaming else does)
+        what = "Stop (Esc)" if self._streaming else f"{send} (Enter; Shift+Enter breaks the line)"
+        self.button.setToolTip(tip(what if send == "Save" else self._reason or what))
         waits = f"{self._reason}. What you send now waits for it." if self._queues else self._reason
         self.edit.setPlaceholderText(waits or PLACEHOLDER)
         self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

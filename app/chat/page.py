@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Signal
+from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
@@ -10,19 +10,23 @@ from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
 from app.chat.context.offer import ContextOffer
 from app.chat.elsewhere import reason
+from app.chat.find.find import FindInChat
 from app.chat.header import Header
 from app.chat.loading_bar import LoadingBar
 from app.chat.news import News
 from app.chat.session.background import Background
+from app.chat.session.branches import versions
 from app.chat.session.drafts import DraftTexts
 from app.chat.session.queued import QueuedBar
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
+from app.chat.session.titles import Titles
 from app.chat.settings.adapters import ChatAdapters
 from app.chat.settings.chat_settings import ChatSettings
 from app.chat.settings.tools import ChatTools
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
+from app.chat.transcript.branch_menu import BranchMenu
 from app.chat.transcript.stats import loading_model, reading_prompt
 from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
@@ -64,12 +68,14 @@ class ChatPage(FocusFirst):
         self.loading = LoadingBar(theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
+        self.finding = FindInChat(self.session, self.transcript, self.focus_composer, theme, self)
         self.welcome = WelcomeView(self.transcript.viewport(), theme)
         self.notice = NoticeBar(theme, "notice", self)
         self.waits = QueuedBar(self)
         self.composer = Composer(theme, self)
         self.settings = ChatSettings(theme, self)
         self.news = News(link, history, self.notice, self)
+        self.composer.is_answer = self.session.writes_answer
         self.sending = Sending(link, self.session, self.header, self.composer, self.waits, self.news, self)
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
         self.adapters = ChatAdapters(link, self.session, self.settings, self)
@@ -77,6 +83,7 @@ class ChatPage(FocusFirst):
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
         self.drafts = DraftTexts(self.composer, self.session, history, self)
         self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
+        self.titles = Titles(link, history, self.session, self)
         self.background = Background(self.session, history, self)
         self._arrange()
         self._connect_parts()
@@ -115,6 +122,7 @@ class ChatPage(FocusFirst):
     def open_hit(self, chat_id: str, message_id: str, words: str) -> None:
         """Show the place that a search found: its branch, scrolled to, with the words marked."""
         self.open_chat(chat_id)
+        self.finding.close()
         if self.session.reveal(message_id):
             self.transcript.reveal(message_id, words)
         self.composer.setFocus()
@@ -164,10 +172,12 @@ class ChatPage(FocusFirst):
 
     def close_down(self) -> None:
         """Before the program ends: answers that stream are kept as interrupted."""
+        self.titles.stop()
         self.answers.interrupt_all()
         self.drafts.save()
         self.counter.stop()
         self.transcript.stop()
+        self.finding.stop()
         self.loading.stop()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -176,8 +186,10 @@ class ChatPage(FocusFirst):
         edit.limit(self.height() - self.minimumSizeHint().height() + edit.height())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Letters that nothing on the page took belong to the message."""
-        if typed(event):
+        """Letters that nothing on the page took belong to the message; Esc closes the search in the chat."""
+        if event.key() == Qt.Key.Key_Escape and self.finding.open:
+            self.finding.close()
+        elif typed(event):
             self.type(event.text())
         else:
             super().keyPressEvent(event)
@@ -202,7 +214,10 @@ class ChatPage(FocusFirst):
         self.transcript.decided.connect(session.decide)
         session.tools.failed.connect(self.news.complain)
         self.message_actions.overflow_asked.connect(self._choose_overflow)
+        self.message_actions.branches_asked.connect(self._show_branches)
         self.composer.thinking.changed.connect(session.set_thinking)
+        self.composer.end_asked.connect(self.transcript.scroll_to_end)
+        self.composer.recalled.connect(lambda: self.message_actions.act_on_last("user", "edit"))
         self.welcome.chosen.connect(self.sending.ask)
         self.welcome.write_asked.connect(self.focus_composer)
         self.welcome.open_asked.connect(self.header.open_file)
@@ -273,6 +288,18 @@ class ChatPage(FocusFirst):
         button, chat = self.header.settings, self.session.talk.chat
         corner = button.mapToGlobal(QPoint(button.width(), button.height() + 4))
         self.settings.show_for(chat.system_prompt, chat.sampling, self._link.card, corner, chat.overflow, chat.id)
+
+    def _show_branches(self, message_id: str) -> None:
+        """The map of the chat's branches, below the switcher of that message."""
+        view = self.transcript.view(message_id)
+        if view is not None:
+            menu = BranchMenu(versions(self.session.talk.tree), self)
+            menu.chosen.connect(self._show_version)
+            menu.popup(view.branches_corner)
+
+    def _show_version(self, message_id: str) -> None:
+        if self.session.reveal(message_id):
+            self.transcript.reveal(message_id, "")
 
     def _choose_overflow(self) -> None:
         self._open_settings()

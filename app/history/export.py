@@ -113,4 +113,4 @@ def _closed(text: str) -> str:
 
 
 def _answer_heading(message: StoredMessage) -> str:
-    return f"## {message.stats.model}" if message.stats.model else "## Answer"
+    return f"## {message.stats.model or 'Answer'}{' (edited)' if message.stats.edited else ''}"

@@ -92,6 +92,12 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     timings: Timings | None = None
     repeat: Repeat | None = None
     """The verdict on an answer that was run again exactly, once it has ended."""
+    edited: bool = False
+    """True if the person wrote it: all of it, or what stands before ``continued_at``."""
+    continued_at: int = 0
+    """Characters (thinking and text) before its last continuation, of which the figures are; 0: not continued."""
+    begun_by: str = ""
+    """The model that wrote what stands before ``continued_at``, where that was another one."""
 
 
 class Chat(NamedTuple):
@@ -169,6 +175,14 @@ class StoredMessage(NamedTuple):
         """True if it ended with calls, whose results it is to be followed by."""
         return bool(self.calls) and self.state == "complete" and self.stats.reason == "stop"
 
+    @property
+    def unfinished(self) -> bool:
+        """True for an answer that its model did not end, so that it can go on."""
+        if self.role != "assistant" or self.state == "streaming" or self.calls:
+            return False
+        cut = self.state == "interrupted" or self.stats.reason in ("length", "cancelled", "memory")
+        return cut or (self.stats.edited and self.stats.reason is None)
+
 
 class Draft(NamedTuple):
     """Text that was typed and not sent."""
@@ -180,6 +194,8 @@ class Draft(NamedTuple):
     """Text that was typed before that edit began, and comes back after it."""
     pictures: tuple[bytes, ...] = ()
     """Pictures of the message; the history does not keep them."""
+    begins: str = ""
+    """The id of the message to which it begins the answer, "" for none; the history does not keep it."""
 
 
 class SearchHit(NamedTuple):

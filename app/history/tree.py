@@ -66,6 +66,10 @@ class MessageTree:
         """All versions of a message, itself included, oldest first."""
         return list(self._children[self._messages[message_id].parent])
 
+    def children(self, message_id: str) -> list[str]:
+        """The messages that follow one, "" being before the first, oldest first."""
+        return list(self._children.get(message_id, ()))
+
     def newest_leaf(self, message_id: str) -> str:
         """The end of the branch through ``message_id`` that takes the newest child at each fork."""
         seen = {message_id}

@@ -65,6 +65,7 @@ class SettingsPage(FocusFirst):
         self._columns = Columns(theme)
         self._lay_out()
         self._appearance()
+        self._chats()
         self._models()
         self._files(log_file, data)
         self._engine()
@@ -168,6 +169,16 @@ class SettingsPage(FocusFirst):
         limit.valueChanged.connect(lambda value: self._set(download_limit=value))
         about = "Per download. Running downloads use it after they are paused and resumed."
         self._row("Download speed limit", about, limit, ("download_limit",))
+
+    def _chats(self) -> None:
+        self._section("Chats")
+        titles = named(Toggle(self._theme), "settings.titles")
+        switched(titles, lambda on: self._set(titles=on))
+        about = (
+            "After the first answer of a chat the model is asked for a few words, while nothing else is. Small models "
+            "(below half a billion parameters) are not: the first words of the chat stay its title."
+        )
+        self._row("Titles by the model", about, titles, ("titles",))
 
     def _engine(self) -> None:
         self._section("Engine", right=True)

@@ -95,6 +95,8 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     serve_port: Annotated[int, Meta(ge=1, le=65535)] = PORT
     download_limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
     """MB a second of each download of a model at most; 0: no limit."""
+    titles: bool = True
+    """The model gives chats their titles."""
     keys: dict[Annotated[str, Meta(max_length=80)], Annotated[str, Meta(max_length=80)]] = {}
     """The keys that the person chose for commands, by their names (app/shortcuts.py); "" for none."""
     presets: dict[PresetName, Preset] = {}

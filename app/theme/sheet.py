@@ -7,7 +7,7 @@ Widgets ask for a look with dynamic properties, so that no widget names a colour
 - ``role`` on a QLabel: "caption", "section" (upper-case head), "title", "headline" (a result), "figure" (semibold),
   "tiny", "mute", "right" (a prediction that was), "good", "warn", "bad".
 - ``kind`` on a QPushButton or QToolButton: "primary", "quiet" (no background until hovered), "tab" (top bar), "link",
-  "heading" (the name of a card, which opens it),
+  "heading" (the name of a card, which opens it), "round" and "round-news" (over a page, with something new),
   "choice" (opens a menu of values; on a spin box: as small as that);
   without one it is a plain raised button.
 - ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice),
@@ -162,6 +162,10 @@ def _buttons(theme: Theme) -> str:
     QPushButton[kind="primary"]:hover {{ background: {bright}; border-color: {bright}; }}
     QPushButton[kind="primary"]:focus {{ border-color: {t.text}; }}
     QPushButton[kind="primary"]:disabled {{ background: {t.raised}; border-color: {t.raised}; color: {t.mute}; }}
+    QToolButton[kind^="round"] {{ background: {t.panel}; border: 1px solid {t.line};
+        border-radius: {max(16, theme.px(16))}px; }}
+    QToolButton[kind^="round"]:hover {{ background: {t.raised}; border-color: {t.line}; }}
+    QToolButton[kind="round-news"] {{ border-color: {t.accent}; }}
     *[kind="quiet"] {{ background: transparent; border-color: transparent; color: {t.mute}; }}
     *[kind="quiet"]:hover {{ background: {t.raised}; border-color: {t.raised}; color: {t.text}; }}
     *[kind="quiet"]:focus {{ border-color: {t.accent}; }}

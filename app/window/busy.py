@@ -52,11 +52,17 @@ class Busy(QObject):
         return [f"{each}." for each in found]
 
     @property
+    def measures(self) -> bool:
+        """True if anything is measured on this machine."""
+        return self._measuring.measuring or self._lab_runs
+
+    @property
     def _lab_runs(self) -> bool:
         return any(part.running for part in self.lab())
 
     def settle(self) -> None:
-        """Something that was under way may be over: what waited for that goes on."""
+        """Something that was under way may be over, and what waited for that goes on; or something has begun."""
+        self._chat.titles.settle()
         if self._lab_runs or self._measuring.comparing:
             return
         self._chat.notice.clear(_SPOILS)

@@ -349,6 +349,9 @@ class MainWindow(QWidget):
             {
                 "new_chat": self._new_chat,
                 "search": self._search,
+                "find": self._find_in_chat,
+                "find_next": lambda: self._find_in_chat(True),
+                "find_previous": lambda: self._find_in_chat(False),
                 "focus_composer": lambda: self.show_page(self.CHAT),
                 "regenerate": self.chat.regenerate_last,
                 "rename": self._rename,
@@ -422,6 +425,15 @@ class MainWindow(QWidget):
         self.show_page(self.CHAT)
         self._fold_left.setChecked(True)
         self.sidebar.focus_search()
+
+    def _find_in_chat(self, forward: bool | None = None) -> None:
+        """Open the bar that finds words in the chat, or with ``forward`` go on to a match."""
+        if self.page != self.CHAT:
+            self.show_page(self.CHAT)
+        if forward is None:
+            self.chat.finding.begin()
+        else:
+            self.chat.finding.step(forward)
 
     def _rename(self) -> None:
         if self.page != self.CHAT:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
-from PySide6.QtWidgets import QLabel, QToolButton
+from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 
 from app.chat.context import overflow
 from app.chat.transcript.stats import describe, explain
@@ -18,6 +18,7 @@ from app.history.records import StoredMessage
 from app.link.link import LinkState
 from app.program import WindowProgram
 from engine.protocol import Cost, Sampling, UnloadAfter, Value
+from engine.protocol.keys import BATCH_INVARIANT, SPECULATION
 
 PATIENCE_MS = 90_000  # a machine that does other things as well
 
@@ -283,6 +284,38 @@ def test_an_idle_model_comes_back_and_a_chat_outgrows_a_small_context(start, qtb
     assert "first 4 and the last 144 tokens" in sentence
     assert message.stats.usage.prompt_tokens > 160
     assert message.stats.reason == "stop"
+
+
+@pytest.mark.slow
+def test_the_bundled_model_goes_on_as_if_it_had_not_been_cut(start, qtbot) -> None:
+    """Greedy and batch-invariant, cut after so many tokens: the uncut text, and nothing of it is read again."""
+    program = real(start)
+    set_value(program, qtbot, BATCH_INVARIANT, True)
+    set_value(program, qtbot, SPECULATION, "off")
+    session = program.chat.session
+    session.talk.set_settings("", Sampling(temperature=0.0))
+    ask(program, qtbot, "What is speculation?")
+    uncut = answered(program, qtbot)
+    assert last(program).stats.usage.generated_tokens > 12
+    for most in (1, 5, 12):
+        program.chat.new_chat()
+        session.talk.set_settings("", Sampling(temperature=0.0, max_tokens=most))
+        ask(program, qtbot, "What is speculation?")
+        answered(program, qtbot)
+        message = last(program)
+        assert (message.stats.reason, uncut.startswith(message.content)) == ("length", True)
+        session.set_settings("", Sampling())
+        view = program.chat.transcript.view(message.id)
+        view.findChild(QPushButton, "message-continue").click()
+        assert answered(program, qtbot) == uncut
+        usage = last(program).stats.usage
+        assert usage.cached_tokens >= usage.prompt_tokens - 2, "what it read and wrote is not read again"
+        assert last(program).stats.diverged is None
+    ask(program, qtbot, "What is a page?")
+    answered(program, qtbot)
+    usage = last(program).stats.usage
+    assert usage.cached_tokens >= 40, "the next turn goes on from both parts"
+    assert last(program).stats.diverged is None
 
 
 def _kill_engine(program: WindowProgram, qtbot) -> None:

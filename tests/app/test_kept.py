@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QTextEdit
 from app.chat.transcript.text import found
 from app.history.chat_list import RUNNING, UNREAD
 from app.history.records import Chat, Draft, StoredMessage
+from app.history.search import places
 from app.history.store import HistoryStore
 from app.program import WindowProgram
 from tests.app.conftest import answer, send
@@ -274,7 +275,7 @@ def test_a_search_leads_to_the_words_in_their_branch(start, qtbot) -> None:
 
 def test_found_words_are_beginnings_without_case_and_accents() -> None:
     def marked(text: str, words: str) -> list[str]:
-        return [text[start:end] for start, end in found.places(text, words)]
+        return [text[start:end] for start, end in places(text, words)]
 
     assert marked("ÄPFEL und Apfelmus, Kapfel", "apfel ka") == ["ÄPFEL", "Apfelmus", "Kapfel"]
     assert marked("İstanbul 🐦 straße", "STRASSE straße") == ["straße"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QStackedWidget, QToolButton, QWidget
 
+from app.chat.transcript.stats import time_of
 from app.chat.transcript.transcript import Transcript
-from app.history.records import StoredMessage, TextSpan
+from app.history.records import AnswerStats, StoredMessage, TextSpan
 from app.theme.theme import Theme
 from tests.kit.fake_engine import CODE, long_answer
 
@@ -120,3 +122,46 @@ def test_nothing_moves_when_the_scroll_bar_comes(qtbot, transcript: Transcript) 
     transcript.verticalScrollBar().setValue(0)
     after = transcript.view("a").geometry()
     assert (after.x(), after.width()) == (before.x(), before.width())
+
+
+def test_a_button_leads_to_the_end_and_says_that_text_came(qtbot, transcript: Transcript) -> None:
+    transcript.show_path([*messages(40), StoredMessage("s", "c", "m39", "assistant", "", "streaming")], only)
+    bar, button = transcript.verticalScrollBar(), transcript.findChild(QToolButton, "to-end")
+    assert not button.isVisible()
+    bar.setValue(bar.maximum() // 2)
+    assert (button.isVisible(), button.news, button.accessibleName()) == (True, False, "To the end")
+    transcript.stream("s", lambda: (long_answer(100), [TextSpan("", 10)]))
+    bar.setValue(bar.maximum() - 200)  # near enough for the answer to have a widget
+    transcript._frame.stop()
+    transcript._paint_stream()
+    assert (button.news, button.accessibleName()) == (True, "New text below: to the end")
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert (bar.value(), button.isVisible(), button.news) == (bar.maximum(), False, False)
+    block = transcript.view("m39").blocks[0]
+    qtbot.keyClick(block, Qt.Key.Key_Home)
+    assert (bar.value(), button.isVisible()) == (0, True)
+    qtbot.keyClick(transcript.views[0].blocks[0], Qt.Key.Key_End, Qt.KeyboardModifier.ControlModifier)
+    assert (bar.value(), button.isVisible()) == (bar.maximum(), False)
+
+
+def test_a_footer_names_the_model_where_it_changes_and_the_time(transcript: Transcript) -> None:
+    asked = StoredMessage("q", "c", "", "user", "And?", created=1_700_000_000.0)
+    models = ("one", "one", "", "two", "two")
+    answers = [
+        StoredMessage(f"m{n}", "c", f"m{n - 1}" if n else "q", "assistant", "Yes.", created=1_700_000_000.0)._replace(
+            stats=AnswerStats(model=model)
+        )
+        for n, model in enumerate(models)
+    ]
+    transcript.show_path([asked, *answers], only)
+    time = time_of(asked)
+    whos = [view._footer.who for view in transcript.views]
+    assert [who.text() for who in whos] == [time, time, time, time, f"two · {time}", time]
+    assert "one\n" in whos[1].toolTip().replace("<br>", "\n")
+    assert "2023" in whos[0].toolTip()
+    assert not whos[0].isVisible(), "that of a question shows with its buttons"
+    assert whos[1].isVisible()
+    narrow = transcript.views[1]._footer
+    narrow.stats.setText("x")
+    narrow.choose(60)
+    assert not narrow.who.isVisible()

@@ -62,6 +62,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
     since = {"quantise": "none", "cache_open": False, "gpu_dismissed": "", "folder": "", "options": {}, "recent": []}
     since |= {
         "unload_after": 0,
+        "titles": True,
         "download_limit": 0,
         "presets": {},
         "models": {},

@@ -2,7 +2,7 @@
 
 The last user message picks the script: it may begin with "one list", "one paragraph", "one code" or a number and "tokens"; then it looks for the words "code", "long", "essay", "prefill", "refuse",
 "crash", "cut" and "multi"; "diverge", "overflow" and "oversized" for the cache; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
-With tools, each line "use NAME ARGUMENTS" of it is a call, and results are quoted; with "forever" they are called again.
+One that continues gets the rest of that. With tools, each line "use NAME ARGUMENTS" of it is a call, and results are quoted; with "forever" they are called again.
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python -m tests.kit.fake_engine [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
@@ -229,7 +229,7 @@ def card(name: str, draft: str | None) -> p.ModelCard:
     drafted = draft or ("" if draft == "" else "tiny-draft")
     return p.ModelCard(
         name=name.rsplit("/", 1)[-1], path=name if name.startswith("/") else f"/models/{name}",
-        architecture="LlamaForCausalLM", parameters=8_000_000,
+        architecture="LlamaForCausalLM", parameters=4_000_000_000 if "large" in name else 8_000_000,
         quantisation="GPTQ 4-bit, groups of 64", context=2048, vocabulary=4096, eos_ids=[0], has_chat_template=True,
         sampling=p.Sampling(temperature=0.7, top_p=0.9), draft="" if draft and "heads" in draft else drafted,
         heads=["medusa", "eagle"] if draft and "heads" in draft else [],
@@ -508,7 +508,7 @@ class Session:
     def answer(self, message: p.Generate) -> None:
         began = time.monotonic()
         prompt = joined(message.prompt)
-        asked = prompt if isinstance(message.prompt, str) else message.prompt[-1].content
+        asked = prompt if isinstance(message.prompt, str) else message.prompt[-1 - message.continues].content
         if self.engine.card is None and self.engine.idle:
             self.on_load(p.Load(model=self.engine.idle))
             if self.engine.card is None:
@@ -552,6 +552,12 @@ class Session:
             *tokenise(f"[{message.remote.model}] " if message.remote is not None else ""),
             *tokenise(quoted(message) or script(asked, seed)),
         ]
+        if message.continues:
+            said, text = message.prompt[-1], "".join(tokens[len(thoughts) :])
+            thoughts = tokenise(rest_of(THOUGHTS, said.thinking)) if said.thinking and not said.content else []
+            tokens = [*thoughts, *tokenise(rest_of(text, said.content))]
+        most = message.sampling.max_tokens if message.sampling.max_tokens is not None else len(tokens)
+        ended, tokens = most >= len(tokens), tokens[:most]
         first = time.monotonic()
         rate, batch = self.engine.arguments.rate, self.engine.arguments.batch
         sent = 0
@@ -577,7 +583,7 @@ class Session:
         self.engine.cache.grow(message.chat, read + tokens[:sent])
         self.engine.cache.end(message.chat)
         spent = max(1e-6, time.monotonic() - first)
-        reason = "cancelled" if stopped.is_set() else ("length" if "cut" in asked else "stop")
+        reason = "cancelled" if stopped.is_set() else ("length" if "cut" in asked or not ended else "stop")
         if "overflow" in asked and message.overflow == "stop" and reason == "stop":
             reason = "context"
         usage = p.Usage(
@@ -667,7 +673,14 @@ def one_block(kind: str, tokens: int) -> str:
     return "```python\n" + "\n".join(f"value_{i} = table[{i}] * 16 + {i} % 16" for i in range(tokens // 12)) + "\n```"
 
 
+def rest_of(text: str, begun: str) -> str:
+    """What of ``text`` follows its beginning; something else behind another one."""
+    return text[len(begun) :] if text.startswith(begun) else " is what it goes on with."
+
+
 def script(asked: str, seed: int) -> str:
+    if asked.startswith("Write a title"):
+        return 'Title: **"Pages of a cache."**\n\nIt fits.'
     if asked.startswith("one "):
         return one_block(asked.split()[1], 2000)
     if (many := re.match(r"([0-9]+) tokens", asked)) is not None:

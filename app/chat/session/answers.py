@@ -50,6 +50,8 @@ class _Answer:
     """True if the prompt began with a system prompt, which is no message of the branch."""
     original: StoredMessage | None = None
     """The answer that it repeats exactly."""
+    before: StoredMessage | None = None
+    """The answer as it was before this continuation of it."""
     thinking_since: float = 0.0
     thought_s: float = 0.0
     calls: protocol.CallCollector = field(default_factory=protocol.CallCollector)
@@ -57,6 +59,16 @@ class _Answer:
     """The question for the tools, which comes before that for the answer."""
     notice: str = ""
     """Sentences on tools that it does not have."""
+
+    @classmethod
+    def continuing(cls, before: StoredMessage, message: StoredMessage, system: bool) -> _Answer:
+        """The answer ``before`` as ``message``, which grows behind its end."""
+        spans = list(before.spans) or ([TextSpan("", len(before.content))] if before.content else [])
+        parts, thoughts = ([text] if text else [] for text in (before.content, before.thinking))
+        answer = cls(message, parts, thoughts, spans, system=system, before=before, thought_s=before.stats.thought_s)
+        if not before.content:  # it goes on thinking
+            answer.thinking_since = time.monotonic() - answer.thought_s
+        return answer
 
     @property
     def begun(self) -> bool:
@@ -122,6 +134,11 @@ def origin(source: protocol.Source, chars: int) -> TextSpan:
     return TextSpan("corrected", chars) if source == "corrected" else TextSpan("accepted", chars, source)
 
 
+def _system(prompt: list[protocol.ChatMessage]) -> bool:
+    """True if the prompt begins with a system prompt."""
+    return bool(prompt) and prompt[0].role == "system"
+
+
 class Answers(QObject):
     """A message's id is its request's id. Answers go on in the background when another chat is shown."""
 
@@ -137,6 +154,8 @@ class Answers(QObject):
     """:attr:`chats` may be others now."""
     refused = Signal(object, object)
     """(the Message, which stayed empty and is removed from the history, the engine's Error)."""
+    not_continued = Signal(object)
+    """The engine's Error: an answer, which has ended as it was before, cannot go on."""
 
     def __init__(self, link: EngineLink, history: HistoryStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -169,8 +188,18 @@ class Answers(QObject):
 
         ``original`` is the answer that it repeats exactly: what came of that is said when it ends.
         """
-        system = bool(prompt) and prompt[0].role == "system"
-        answer = self._running[message.id] = _Answer(message, system=system, original=original)
+        self._start(_Answer(message, system=_system(prompt), original=original), prompt, earlier)
+
+    def go_on(
+        self, before: StoredMessage, message: StoredMessage, prompt: list[protocol.ChatMessage], earlier: str
+    ) -> None:
+        """Have the answer ``before`` go on as ``message``, which is saved; ``prompt`` ends with its text."""
+        earlier = message.id if message.id in self._known else earlier
+        self._start(_Answer.continuing(before, message, _system(prompt)), prompt, earlier)
+
+    def _start(self, answer: _Answer, prompt: list[protocol.ChatMessage], earlier: str) -> None:
+        message, original = answer.message, answer.original
+        self._running[message.id] = answer
         self._save.start()
         self.counted.emit()
         parent = earlier if earlier in self._known else ""
@@ -189,6 +218,7 @@ class Answers(QObject):
                     adapter=asked.adapter,
                     remote=asked.remote,
                     tools=tools,
+                    continues=answer.before is not None,
                 )
             )
 
@@ -318,6 +348,11 @@ class Answers(QObject):
             timings=message.timings,
         )
         self._known.add(message.id)
+        if answer.before is not None and not answer.tokens and message.reason in ("cancelled", "error"):
+            self._end(answer.before)
+            if message.detail:
+                self.not_continued.emit(protocol.Error(code=message.reason, message=message.detail, id=message.id))
+            return
         ended = answer.record(state="interrupted" if message.reason == "error" else "complete", stats=stats)
         if answer.original is not None and message.reason != "error":
             ended = ended._replace(stats=msgspec.structs.replace(ended.stats, repeat=repeat(answer.original, ended)))
@@ -338,6 +373,11 @@ class Answers(QObject):
     def _interrupt(self, message_id: str, error: protocol.Error | None) -> None:
         answer = self._pop(message_id)
         if answer is None:
+            return
+        if answer.before is not None and not answer.tokens:
+            self._end(answer.before)
+            if error is not None:
+                self.not_continued.emit(error)
             return
         if error is not None and not answer.begun:
             self._history.remove_message(message_id)

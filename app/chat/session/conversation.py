@@ -86,7 +86,7 @@ class Conversation:
                 parent = self.add_results(parent, []).id
             asked = StoredMessage(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
             if not self.saved:
-                self.chat = self.chat._replace(title=title_of(text or "A picture"), updated=now())
+                self.chat = self.chat._replace(title=self.first_title(asked), updated=now())
                 self._history.save_chat(self.chat)
                 self.saved = True
             self._history.save_message(asked)
@@ -94,6 +94,11 @@ class Conversation:
             self.go_to(asked.id)
         self._history.flush()  # a question that stands on the screen is in the file
         return asked
+
+    @staticmethod
+    def first_title(message: StoredMessage) -> str:
+        """The title of a chat that begins with this message, until it gets another."""
+        return title_of(message.content or "A picture")
 
     def add_results(self, answer: str, results: Sequence[ToolResult]) -> StoredMessage:
         """Append the message with the results of an answer's calls; one without a result was not run.
@@ -146,6 +151,52 @@ class Conversation:
             remote=remote,
         )
         answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
+        self.tree.put(answer)
+        self.go_to(answer.id)
+        return answer
+
+    def write_answer(self, parent: str, text: str, like: AnswerStats, edited: bool = True) -> StoredMessage:
+        """Append an answer in the person's words (not ``edited``: as it is), now the leaf.
+
+        It would go on with the settings of ``like``.
+        """
+        asked = AnswerStats(
+            sampling=like.sampling,
+            thinking=like.thinking,
+            overflow=like.overflow,
+            adapter=like.adapter,
+            servers=like.servers,
+            remote=like.remote,
+            edited=edited or like.edited,
+            model="" if edited else like.model,
+        )
+        answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", text, "complete", asked, created=now())
+        with self._history.together():
+            self._history.save_message(answer)
+            self.tree.put(answer)
+            self.go_to(answer.id)
+        self._history.flush()
+        return answer
+
+    def continue_answer(self, message: StoredMessage, model: str, thinking: Thinking) -> StoredMessage:
+        """The shown branch's last answer, which goes on: streaming again, without the figures of what stands there.
+
+        As many tokens may follow as answers of the chat can have now.
+        """
+        asked, wrote = message.stats, message.stats.model
+        stats = AnswerStats(
+            sampling=msgspec.structs.replace(asked.sampling, max_tokens=self.chat.sampling.max_tokens),
+            thinking=thinking,
+            overflow=asked.overflow,
+            adapter=asked.adapter,
+            servers=asked.servers,
+            model=model,
+            thought_s=asked.thought_s,
+            edited=asked.edited,
+            continued_at=len(message.thinking) + len(message.content),
+            begun_by=wrote if wrote and wrote != model else asked.begun_by,
+        )
+        answer = message._replace(state="streaming", stats=stats)
         self.tree.put(answer)
         self.go_to(answer.id)
         return answer

@@ -21,8 +21,8 @@ class DraftTexts(QObject):
         self._composer, self._session, self._history = composer, session, history
         self._chat = session.chat_id
         self._kept = Draft()
-        self._pictures: dict[str, tuple[bytes, ...]] = {}
-        """Pictures of each chat's draft, until the program ends."""
+        self._unsaved: dict[str, Draft] = {}
+        """Drafts of chats with what the history does not keep of them, until the program ends."""
         self._timer = QTimer(self, singleShot=True)
         self._timer.setObjectName("drafts-save")
         self._timer.timeout.connect(self.save)
@@ -41,14 +41,15 @@ class DraftTexts(QObject):
     def _switch(self) -> None:
         """Another chat is on screen: put away what the composer holds, and take out what was typed there."""
         self.save()
-        self._pictures[self._chat] = self._composer.draft.pictures
+        self._unsaved[self._chat] = self._composer.draft
         self._chat = self._session.chat_id
         self._show()
 
     def _show(self) -> None:
-        draft = self._history.draft(self._chat)._replace(pictures=self._pictures.pop(self._chat, ()))
-        if draft.edited not in self._session.talk.tree:
-            draft = draft._replace(edited="")
+        more, tree = self._unsaved.pop(self._chat, Draft()), self._session.talk.tree
+        draft = self._history.draft(self._chat)
+        edited, begins = (each if each in tree else "" for each in (draft.edited, more.begins))
+        draft = draft._replace(edited=edited, pictures=more.pictures, begins=begins)
         self._kept = draft
         self._composer.show_draft(draft)
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.composer import MOST_CHARS, Composer
 from app.chat.header import Header
 from app.chat.news import News
+from app.chat.session.continuing import elsewhere
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
 from app.chat.welcome import CHOOSE
@@ -42,6 +43,7 @@ class Sending(QObject):
         self._held = False
         """True if what waits does so for the end of a measurement."""
         composer.sent.connect(self.send)
+        composer.written.connect(self.write)
         composer.stopped.connect(session.stop)
         composer.refused.connect(news.complain)
         waits.edit_asked.connect(lambda: self.take_back(True))
@@ -77,14 +79,37 @@ class Sending(QObject):
 
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
-        if len(text) > MOST_CHARS:
-            words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
-            self._news.complain(words)
+        if not self._fits(text):
             return
         if self.reason:
             self._send(text, False)
         else:
             self.guard(lambda: self._send(self._typed(text), not self.reason), lambda: self._hold(self._typed(text)))
+
+    def write(self, draft: Draft, go_on: bool) -> None:
+        """Keep an answer in the person's words; with ``go_on`` the model goes on from it."""
+        if not self._fits(draft.text):
+            return
+        if go_on and self.reason:
+            self.say_reason()
+            return
+        if go_on and (remote := self._session.writing_for(draft)) is not None:
+            self._news.say(elsewhere(remote))
+            return
+        self._composer.clear()
+        self._news.dismiss()
+        if go_on:  # a model begins its next word with the space
+            draft = draft._replace(text=draft.text.rstrip(" "))
+        written = self._session.write_answer(draft, go_on)
+        if go_on and written is not None:
+            self.guard(lambda: self._session.go_on(written), None)
+
+    def _fits(self, text: str) -> bool:
+        if len(text) <= MOST_CHARS:
+            return True
+        words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
+        self._news.complain(words)
+        return False
 
     def say_reason(self) -> None:
         """Say why nothing can be asked now, until something can."""

@@ -11,7 +11,7 @@ from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.thinking_switch import allowed
-from app.history.records import Draft, StoredMessage
+from app.history.records import AnswerStats, Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -37,7 +37,7 @@ class ChatSession(QObject):
     ended = Signal(object)
     """An answer of the shown chat, the Message, has ended."""
     refused = Signal(object)
-    """The engine's Error: an answer of the shown chat was not begun, and is gone."""
+    """The engine's Error: an answer of the shown chat was not begun, and is gone; or one cannot go on."""
 
     def __init__(self, link: EngineLink, history: HistoryStore, parent: QObject) -> None:
         super().__init__(parent)
@@ -49,6 +49,7 @@ class ChatSession(QObject):
         self.answers.cut.connect(self._on_updated)
         self.answers.ended.connect(self._on_ended)
         self.answers.refused.connect(self._on_refused)
+        self.answers.not_continued.connect(self.refused)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -175,6 +176,44 @@ class ChatSession(QObject):
         """Another answer to ``parent``, with a new seed."""
         self.answer(parent, msgspec.structs.replace(self.talk.chat.sampling, seed=None))
 
+    def go_on(self, message: StoredMessage) -> None:
+        """Have the last answer of the branch go on where its text ends."""
+        talk, card = self.talk, self._link.card
+        prompt, before = talk.prompt(message.id), talk.answer_before(message.id)
+        with self._history.together():
+            name, thinking = card.name if card is not None else "", allowed(card, message.stats.thinking)
+            answer = talk.continue_answer(message, name, thinking)
+            self._history.save_message(answer)
+        self.answers.go_on(message, answer, prompt, before)
+        self.changed.emit()
+        self.asked.emit()
+
+    def writing_for(self, draft: Draft) -> RemoteModel | None:
+        """The model of another server that would go on from the draft of an answer; None for that of this machine."""
+        return self.talk.chat.remote if draft.begins else self.talk.tree.get(draft.edited).stats.remote
+
+    def write_answer(self, draft: Draft, always: bool = False) -> StoredMessage | None:
+        """Keep the text of a draft as an answer of its own, beside the one that it edits or below the message to which
+        it begins one; None where nothing is changed, unless it is to be kept ``always``."""
+        talk, chat = self.talk, self.talk.chat
+        if draft.begins:
+            like = AnswerStats(
+                sampling=chat.sampling,
+                thinking=chat.thinking,
+                overflow=chat.overflow,
+                adapter=chat.adapter,
+                servers=list(chat.servers),
+                remote=chat.remote,
+            )
+            written = talk.write_answer(draft.begins, draft.text, like)
+        else:
+            edited = talk.tree.get(draft.edited)
+            if edited.content == draft.text and not always:
+                return None
+            written = talk.write_answer(edited.parent, draft.text, edited.stats, draft.text != edited.content)
+        self.changed.emit()
+        return written
+
     def stop(self) -> None:
         self.answers.stop(self.talk.leaf)
         results = self.tools.stop(self.talk.leaf)
@@ -205,6 +244,11 @@ class ChatSession(QObject):
         self.changed.emit()
         return True
 
+    def writes_answer(self, draft: Draft) -> bool:
+        """True if the draft is the text of an answer, and no message to be answered."""
+        tree = self.talk.tree
+        return bool(draft.begins) or (draft.edited in tree and tree.get(draft.edited).role == "assistant")
+
     @property
     def next_tools(self) -> ToolConfig | None:
         """Tools of the next answer, as far as they are known."""
@@ -212,9 +256,13 @@ class ChatSession(QObject):
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
         """Messages that would be sent now, with ``draft`` in the composer; and the thinking setting to render them."""
-        parent = self.talk.tree.get(draft.edited).parent if draft.edited else self.talk.leaf
+        edited = self.talk.tree.get(draft.edited) if draft.edited else None
+        parent = draft.begins or (edited.parent if edited is not None else self.talk.leaf)
         some = draft.text.strip() or draft.pictures
-        asked = [ChatMessage.of("user", draft.text, pictures=list(draft.pictures))] if some else []
+        if self.writes_answer(draft):
+            asked = [ChatMessage.of("assistant", draft.text)] if some else []
+        else:
+            asked = [ChatMessage.of("user", draft.text, pictures=list(draft.pictures))] if some else []
         return self.talk.prompt(parent) + asked, allowed(self._link.card, self.talk.chat.thinking)
 
     def last_thinking(self) -> Thinking:

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 from app.chat.composer import Composer
 from app.chat.news import News
 from app.chat.session import again
+from app.chat.session.continuing import declined
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
 from app.history.records import StoredMessage
@@ -20,6 +21,8 @@ class MessageActions(QObject):
 
     overflow_asked = Signal()
     """The person wants to choose what happens when the context is full."""
+    branches_asked = Signal(str)
+    """The person wants to see all versions, at the message of this id."""
 
     def __init__(
         self, session: ChatSession, sending: Sending, composer: Composer, news: News, theme: Theme, page: QWidget
@@ -36,6 +39,12 @@ class MessageActions(QObject):
             self._sending.take_back(True)
         elif action == "edit":
             self._composer.begin_edit(message.content, message_id, message.pictures)
+        elif action == "begin":
+            self._composer.begin_answer(message_id)
+        elif action == "continue" and (reason := declined(message)):
+            self._news.say(reason)
+        elif action == "branches":
+            self.branches_asked.emit(message_id)
         elif action == "overflow":
             self.overflow_asked.emit()
         elif action == "compare":
@@ -45,6 +54,8 @@ class MessageActions(QObject):
         elif session.streaming:
             words = "Stop the answer that is being written first."
             self._sending.say_while(words, lambda: session.streaming)
+        elif action == "continue":
+            self._sending.guard(lambda: session.go_on(message), None)
         elif action == "again":
             self._sending.guard(lambda: session.again(message), None)
         elif action in ("regenerate", "retry"):

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.chat.elsewhere import reason
-from app.chat.transcript.stats import SHARES, describe, explain
+from app.chat.transcript.stats import SHARES, date_of, describe, explain, time_of, writer
 from app.history.records import StoredMessage
 from app.theme.sheet import set_role
 from app.theme.widgets import button_text, fill, named, tip
 
 _ACTIONS = {
     "tool": (("retry", "Go on"),),
-    "user": (("retry", "Try again"), ("edit", "Edit"), ("copy", "Copy")),
+    "user": (("retry", "Try again"), ("edit", "Edit"), ("begin", "Begin answer"), ("copy", "Copy")),
     "assistant": (
+        ("continue", "Continue"),
         ("copy", "Copy"),
+        ("edit", "Edit"),
         ("regenerate", "Regenerate"),
         ("again", "Run again exactly"),
         ("compare", "Compare"),
@@ -30,13 +32,19 @@ _HELP = {
     "compare": "Show this answer and the one that it repeats side by side",
     "overflow": "Choose what happens when this conversation outgrows the context",
     "edit": "Change this message and send it again; the present branch is kept",
+    "begin": "Write the first words of an answer, and let the model go on from them",
+    "continue": "Let the model go on where the text ends",
     "retry": "Ask for an answer to this message",
     "copy": "Copy the whole message as Markdown",
 }
-
+_ANSWER_HELP = {
+    "edit": "Change this answer, or let the model go on from its first words; it is kept as another version",
+}
 
 LEAST_PX = 80
 """Pixels of the line that a verdict leaves for the figures."""
+WHO_LEAVES_PX = 160
+"""Pixels for the figures without which model and time are not shown."""
 
 
 class Footer(QWidget):
@@ -49,16 +57,19 @@ class Footer(QWidget):
         self._message = message
         self._role = message.role
         row = fill(QHBoxLayout(self), margins=0, spacing=14)
+        self.who = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), "message-who", role="caption")
+        self.who.setVisible(False)
+        self._names = False
+        """True if the model is another one than that of the answer before."""
         self.stats = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), "answer-stats", role="caption")
         self.verdict = named(QLabel(self), "answer-repeat")
         self.verdict.setVisible(False)
         self._switcher = QWidget(self)
-        self._position = QLabel(self._switcher)
         self._actions = QWidget(self, visible=False)
         self._buttons: dict[str, QPushButton] = {}
         if message.role == "user":
             row.addStretch(1)
-        fill(row, self.verdict, self.stats, self._switcher, self._actions)
+        fill(row, self.verdict, self.who, self.stats, self._switcher, self._actions)
         if message.role == "assistant":
             row.addStretch(1)
         self._fill_switcher()
@@ -66,6 +77,7 @@ class Footer(QWidget):
 
     def show_stats(self, message: StoredMessage) -> None:
         self._message = message
+        self._show_who()
         self.stats.setText(describe(message) if message.role == "assistant" else "")
         self.stats.setToolTip(tip(explain(message) if message.role == "assistant" else ""))
         self.stats.setVisible(bool(self.stats.text()))
@@ -76,9 +88,31 @@ class Footer(QWidget):
             self.verdict.setToolTip(tip(repeat.verdict))
             set_role(self.verdict, "good" if repeat.same else "warn")
 
+    def show_model(self, named: bool) -> None:
+        """Show the name of the model, or leave it to the tooltip."""
+        if named != self._names:
+            self._names = named
+            self._show_who()
+            self.choose(self.width())
+
+    @property
+    def branches_corner(self) -> QPoint:
+        """The place on the screen for a list of the versions."""
+        return self._position.mapToGlobal(QPoint(0, self._position.height()))
+
+    def _show_who(self) -> None:
+        """Show the time, and the model where that is another one; both with the date in the tooltip."""
+        message = self._message
+        model, time = writer(message), time_of(message)
+        self.who.setText(" · ".join(filter(None, (model if self._names else "", time))))
+        self.who.setToolTip(tip("\n".join(filter(None, (model, date_of(message))))))
+        streams = message.state == "streaming"
+        self.who.setVisible(message.role == "assistant" and bool(self.who.text()) and not streams)
+
     def show_branch(self, index: int, count: int) -> None:
         """``index`` from 0; nothing is shown for an only version."""
         self._position.setText(f"{index + 1} / {count}")
+        self._position.setAccessibleName(f"Version {index + 1} of {count}: all versions in this chat")
         self._switcher.setVisible(count > 1)
         self._previous.setEnabled(index > 0)
         self._next.setEnabled(index < count - 1)
@@ -89,6 +123,8 @@ class Footer(QWidget):
         for name, button in self._buttons.items():
             button.setVisible(name in names)
         self._actions.setVisible(visible)
+        if self._role == "user":
+            self.who.setVisible(visible and bool(self.who.text()))
         self.choose(self.width())
 
     def choose(self, width: int) -> None:
@@ -103,12 +139,21 @@ class Footer(QWidget):
             self.verdict.setText(verdict)
             room -= metrics.horizontalAdvance(verdict) + 14
         texts = [describe(self._message, share) for share in SHARES]
-        text = next((text for text in texts if metrics.horizontalAdvance(text) <= room), texts[-1])
-        self.stats.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(40, room)))
+
+        def fits(room: int) -> str:
+            return next((text for text in texts if metrics.horizontalAdvance(text) <= room), texts[-1])
+
+        if self.who.text() and self._message.state != "streaming":
+            rest = room - self.who.sizeHint().width() - 14
+            # A name stays as long as there is room for figures; the time costs none of them.
+            self.who.setVisible(rest >= WHO_LEAVES_PX and (self._names or fits(rest) == fits(room)))
+            room = room if self.who.isHidden() else rest
+        self.stats.setText(metrics.elidedText(fits(room), Qt.TextElideMode.ElideRight, max(40, room)))
 
     def _fill_switcher(self) -> None:
         row = fill(QHBoxLayout(self._switcher), margins=0, spacing=6)
-        self._position.setProperty("role", "caption")
+        help_text = "All versions in this chat, as a list"
+        self._position = self._button("", "branches", help_text, self._switcher)
         self._previous = self._button("‹", "previous", "Previous version", self._switcher)
         self._next = self._button("›", "next", "Next version", self._switcher)
         for widget in (self._previous, self._position, self._next):
@@ -116,8 +161,9 @@ class Footer(QWidget):
 
     def _fill_actions(self) -> None:
         row = fill(QHBoxLayout(self._actions), margins=0, spacing=14)
+        helps = _HELP | (_ANSWER_HELP if self._role == "assistant" else {})
         for name, title in _ACTIONS[self._role]:
-            self._buttons[name] = self._button(title, name, _HELP[name], self._actions)
+            self._buttons[name] = self._button(title, name, helps[name], self._actions)
             row.addWidget(self._buttons[name])
         if self._message.stats.remote is not None and "again" in self._buttons:
             self._buttons["again"].setEnabled(False)

@@ -17,6 +17,7 @@ from app.chat.transcript.footer import Footer
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
+from app.chat.transcript.text.found import Find, Place
 from app.chat.transcript.text.markdown import GrowingText, MarkdownBlock, merged, parse
 from app.chat.transcript.text.table_block import TableBlock
 from app.chat.transcript.text.unfinished import steady
@@ -45,7 +46,8 @@ class MessageView(QWidget):
     """Laid out by :meth:`fit`, not by a QLayout: while text streams in, only the last block changes."""
 
     acted = Signal(str, str)
-    """(message id, "regenerate" | "again" | "compare" | "edit" | "retry" | "overflow" | "previous" | "next")."""
+    """(message id, action): "continue", "regenerate", "again", "compare", "edit", "begin", "retry", "overflow",
+    "branches", "previous" or "next"."""
     decided = Signal(str, str, str)
     """(message id, call id, "once" | "always" | "deny")."""
 
@@ -72,6 +74,7 @@ class MessageView(QWidget):
         self._calls: list[CallBlock] = []
         self._results = [self._folding(ResultBlock(result, theme, self)) for result in message.results]
         self._veil: Veil | None = None
+        self._find: Find | None = None
         self._bubble = QFrame(self) if message.role == "user" else None
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
@@ -163,14 +166,40 @@ class MessageView(QWidget):
         self._waiting.setText(words)
         self._waiting.setVisible(bool(words) and not self._blocks)
 
-    def mark_found(self, words: str) -> int:
-        """Mark where these words stand, nothing for ""; returns how far below the top the first one is, pixels."""
-        tops = []
-        for view in self.findChildren(TextView):
-            place = found.mark(view, words, self._theme)
-            if place is not None:
-                tops.append(view.mapTo(self, QPoint(0, place)).y())
-        return min(tops, default=0)
+    def mark_found(self, find: Find | None, current: Place | None = None) -> int | None:
+        """Mark what ``find`` finds, nothing for None, and the match ``current`` more strongly.
+
+        Returns how far below the top that one is, or the first where none is given, pixels; None where there is none.
+        """
+        if find is None and self._find is None:
+            return None
+        self._find = find
+        thinking, texts = -1, -1
+        if current is not None:
+            thinking, texts = (current.ordinal, -1) if current.thinking else (-1, current.ordinal)
+        thought = self._mark([self._thinking.body] if self._thinking is not None else [], thinking)
+        said = self._mark([block.view for block in self._blocks], texts)
+        rest = self._mark([fold.body for fold in self.folds if fold is not self._thinking], -1)
+        if current is not None:
+            return thought if current.thinking else said
+        return next((top for top in (thought, said, rest) if top is not None), None)
+
+    def _mark(self, views: Sequence[TextView], current: int) -> int | None:
+        """Mark the matches in these texts, which are counted as one; returns how far below the top the current one is,
+        or the first where that is -1."""
+        wanted, top, before = max(0, current), None, 0
+        for view in views:
+            count = found.mark(view, self._find, self._theme, current - before if current >= 0 else -1)
+            if before <= wanted < before + count:
+                place = found.reach(view, wanted - before, across=current >= 0)
+                top = view.mapTo(self, QPoint(0, place)).y()
+            before += count
+        return top
+
+    def count_found(self, find: Find) -> tuple[int, int]:
+        """The matches in what is shown: in the thinking, folded or not, and in the text."""
+        thinking = len(find(self._thinking.text)) if self._thinking is not None else 0
+        return thinking, sum(len(find(block.view.toPlainText())) for block in self._blocks)
 
     def set_branch(self, index: int, count: int) -> None:
         self._footer.show_branch(index, count)
@@ -179,6 +208,15 @@ class MessageView(QWidget):
         """``queued``: it waits for the model, and will be answered by itself."""
         self._last, self._queued = last, queued
         self._update_actions()
+
+    @property
+    def branches_corner(self) -> QPoint:
+        """The place on the screen for a list of the versions."""
+        return self._footer.branches_corner
+
+    def show_model(self, named: bool) -> None:
+        """``named``: another model gave this answer than the one before it."""
+        self._footer.show_model(named)
 
     def set_dimmed(self, dimmed: bool) -> None:
         """Dim the message if the model no longer sees it, or end that."""
@@ -292,6 +330,8 @@ class MessageView(QWidget):
                 self._heights.append(0)
             widget = self._blocks[index]
             widget.show_block(block, growing and index == len(blocks) - 1)
+            if self._find is not None:
+                found.mark(widget.view, self._find, self._theme)
             if self._tint:
                 widget.set_tint(self._spans)
             self._heights[index] = 0
@@ -381,10 +421,17 @@ class MessageView(QWidget):
         names: tuple[str, ...]
         if message.role == "tool":
             names = ("retry",) if self._last else ()
+        elif message.role == "user" and self._queued:
+            names = ("edit", "copy")
         elif message.role == "user":
-            names = ("retry", "edit", "copy") if self._last and not self._queued else ("edit", "copy")
+            names = (*(("retry",) if self._last else ()), "edit", "begin", "copy")
         else:
-            names = ("copy", "regenerate", "again") if message.content else ("regenerate",)
+            own = message.stats.edited or message.stats.continued_at
+            names = ("copy", "regenerate", *(() if own else ("again",))) if message.content else ("regenerate",)
+            if not message.calls:
+                names = ("edit", *names)
+            if self._last and message.unfinished and (message.content or message.thinking):
+                names = ("continue", *names)
             if message.stats.repeat is not None:
                 names = (*names, "compare")
             if message.stats.reason == "context":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from PySide6.QtCore import QDateTime, QLocale
+
 from app.history.records import AnswerStats, StoredMessage
 from engine.protocol import Loading, Timings, Usage
 
@@ -16,6 +18,8 @@ REASONS = {
     "memory": "out of memory",
     "error": "interrupted",
 }
+
+_SHORT = QLocale.FormatType.ShortFormat
 
 
 class Share(NamedTuple):
@@ -43,6 +47,28 @@ SHARES = (
 """Facts of a line as its room gets less."""
 
 
+def writer(message: StoredMessage) -> str:
+    """The model of this machine that gave an answer, with its adapter; "" for a text of another origin."""
+    stats = message.stats
+    if message.role != "assistant" or stats.remote is not None:
+        return ""
+    return f"{stats.model} + {stats.adapter}" if stats.model and stats.adapter else stats.model
+
+
+def time_of(message: StoredMessage) -> str:
+    """The time of day of a message in the system's own form; "" if it is not known."""
+    return QLocale.system().toString(_moment(message).time(), _SHORT) if message.created else ""
+
+
+def date_of(message: StoredMessage) -> str:
+    """The date and time of a message in words; "" if they are not known."""
+    return QLocale.system().toString(_moment(message), QLocale.FormatType.LongFormat) if message.created else ""
+
+
+def _moment(message: StoredMessage) -> QDateTime:
+    return QDateTime.fromSecsSinceEpoch(round(message.created))
+
+
 def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
     """Describe the answer, such as "87.4 tok/s · TTFT 61 ms · 3.2 tokens per step · 31 forward passes saved"."""
     stats, prompt = message.stats, share.prompt
@@ -53,6 +79,7 @@ def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
         parts.append(_short(stats.usage) if prompt == "short" else from_cache(stats.usage))
     if prompt == "whole" and parts and stats.diverged is not None:
         parts.append(f"read again from token {stats.diverged:,}")
+    parts = [*_origin(stats), *parts]
     if message.state == "interrupted":
         parts.append("interrupted")
     elif stats.reason == "context":
@@ -60,6 +87,11 @@ def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
     elif stats.reason is not None:
         parts.append(REASONS[stats.reason])
     return " · ".join(part for part in parts if part)
+
+
+def _origin(stats: AnswerStats) -> list[str]:
+    """Words for text that the model did not write in one go."""
+    return [*(["edited"] if stats.edited else []), *(["continued"] if stats.continued_at else [])]
 
 
 def _from_elsewhere(stats: AnswerStats) -> list[str]:
@@ -78,6 +110,7 @@ def explain(message: StoredMessage) -> str:
         lines.append(f"{stats.remote.model} on {stats.remote.server}; counts are that server's, times are from here")
     elif stats.model:
         lines.append(f"{stats.model} with the adapter {stats.adapter}" if stats.adapter else stats.model)
+    lines += _origin_explained(stats)
     if stats.usage is not None:
         usage = stats.usage
         thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""
@@ -99,6 +132,15 @@ def explain(message: StoredMessage) -> str:
     if stats.detail:
         lines.append(stats.detail)
     return "\n".join(lines)
+
+
+def _origin_explained(stats: AnswerStats) -> list[str]:
+    if not stats.continued_at:
+        return ["your text, and not the model's"] if stats.edited else []
+    wrote = "yours" if stats.edited else f"of {stats.begun_by}" if stats.begun_by else ""
+    where = f"continued after {stats.continued_at:,} characters"
+    whose = f", which are {wrote}" if wrote else ""
+    return [f"{where}{whose}; all figures are those of the last part"]
 
 
 def _course(timings: Timings) -> str:

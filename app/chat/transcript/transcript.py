@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
 from app.chat.context.overflow import DimmedMessages, hidden
@@ -15,8 +15,13 @@ from app.chat.session.answers import PartialAnswer
 from app.chat.session.tools import ShownCall
 from app.chat.transcript.items import TranscriptItem, estimate
 from app.chat.transcript.message import MessageView
+from app.chat.transcript.stats import writer
+from app.chat.transcript.text.blocks import LINE_PX
+from app.chat.transcript.text.found import Find, Match
+from app.chat.transcript.to_end import ToEnd
 from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
+from app.history.search import places
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
@@ -31,6 +36,8 @@ NEAR = 1.0
 FAR = 3.0
 """Beyond this many, widgets are dropped again."""
 _AT_BOTTOM_PX = 12
+BAR_PX = 8
+"""Pixels above a bar that stands over the text."""
 
 Branch = Callable[[str], tuple[int, int]]
 """(index, count) of a message among its versions."""
@@ -56,8 +63,13 @@ class Transcript(QScrollArea):
         self._tint = False
         self._stick = True
         self._syncing = False
-        self._found = ("", "")
-        """A message and the words to mark in it."""
+        self._hit: tuple[str, Find | None] = "", None
+        """A message, and what to mark in it."""
+        self._find: Find | None = None
+        """Matches to mark in every message."""
+        self._current: Match | None = None
+        """The match that is marked more strongly."""
+        self._bar: QWidget | None = None
         self._pending: tuple[str, Callable[[], PartialAnswer]] | None = None
         named(self, frameShape=QFrame.Shape.NoFrame, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         named(self, "transcript", title="Conversation")
@@ -65,6 +77,10 @@ class Transcript(QScrollArea):
         self.setWidget(self._page)
         self._line = UnseenLine(theme, self._page)
         self._hidden: DimmedMessages | None = None
+        self._to_end = ToEnd(theme, self)
+        self._to_end.clicked.connect(self.scroll_to_end)
+        self._news = False
+        """True if text came below what is in sight."""
         self.verticalScrollBar().valueChanged.connect(self._on_scroll)
         self.verticalScrollBar().rangeChanged.connect(self._on_range)
         self._frame = named(QTimer(self, singleShot=True, interval=FRAME_MS), "transcript-frame")
@@ -78,7 +94,7 @@ class Transcript(QScrollArea):
         return [item.view for item in self._items if item.view is not None]
 
     def view(self, message_id: str) -> MessageView | None:
-        item = self._find(message_id)
+        item = self._item(message_id)
         return item.view if item is not None else None
 
     def show_path(
@@ -100,7 +116,7 @@ class Transcript(QScrollArea):
 
     def update_message(self, message: StoredMessage) -> None:
         """The record of a shown message changed (finished, interrupted)."""
-        item = self._find(message.id)
+        item = self._item(message.id)
         if item is None:
             return
         if self._pending is not None and self._pending[0] == message.id:
@@ -124,29 +140,83 @@ class Transcript(QScrollArea):
 
     def wait(self, message_id: str, words: str) -> None:
         """Show what the engine does before the first token of that answer."""
-        item = self._find(message_id)
+        item = self._item(message_id)
         if item is not None and item.view is not None:
             item.view.wait(words)
 
     def reveal(self, message_id: str, words: str) -> None:
         """Scroll to the first of ``words`` in that message and mark all of them there; "" marks none anywhere."""
-        self._found = (message_id, words)
-        item = self._find(message_id)
-        for view in self.views:
-            view.mark_found("")
-        if item is None:
+        self._hit = (message_id, (lambda text: places(text, words)) if words else None)
+        item = self._item(message_id)
+        self._mark_all()
+        if item is not None:
+            self._bring(item, lambda: self._mark(item), always=True)
+
+    def mark(self, find: Find | None) -> None:
+        """Mark what ``find`` finds in every message, nothing for None; new messages, too."""
+        self._find, self._current = find, None
+        self._mark_all()
+
+    def show_match(self, match: Match | None) -> None:
+        """Mark this one of the matches more strongly, and scroll to it where it is out of sight; what is folded over it
+        is unfolded."""
+        before, self._current = self._current, match
+        if before is not None and (old := self._item(before.message)) is not None:
+            self._mark(old)
+        item = self._item(match.message) if match is not None else None
+        if match is None or item is None:
             return
-        self._stick = False
-        bar = self.verticalScrollBar()
-        bar.setValue(item.top)
-        self._sync()
-        place = item.view.mark_found(words) if item.view is not None else 0
-        bar.setValue(item.top + place - self.viewport().height() // 3)
+        if match.place.thinking and 0 not in item.unfolded:
+            item.unfolded |= {0}
+            item.measured = False
+            if item.view is not None:
+                item.view.unfold(item.unfolded)
+        self._bring(item, lambda: self._mark(item))
+
+    def mark_again(self, message_id: str) -> None:
+        """Mark a message whose text grew."""
+        item = self._item(message_id)
+        if item is not None:
+            self._mark(item)
+
+    def count_found(self, message_id: str, find: Find) -> tuple[int, int] | None:
+        """The matches in the thinking and in the text of a message that has a widget."""
+        view = self.view(message_id)
+        return view.count_found(find) if view is not None else None
+
+    @property
+    def first_in_sight(self) -> str:
+        """The id of the message at the top of what is seen, "" for none."""
+        value = self.verticalScrollBar().value()
+        return next((item.message.id for item in self._items if item.top + item.height > value), "")
+
+    def set_bar(self, bar: QWidget) -> None:
+        """A bar that stands over the top right of the text, as wide as it wants where there is room."""
+        self._bar = bar
+        self.place_bar()
+
+    def place_bar(self) -> None:
+        """The bar, or the room for it, has another size."""
+        if self._bar is None:
+            return
+        left, column = (self._room() - self._column()) // 2, self._column()
+        size = self._bar.sizeHint()
+        width = min(size.width(), column)
+        self._bar.setGeometry(left + column - width, BAR_PX, width, size.height())
+        self._bar.raise_()
 
     def set_tint(self, tint: bool) -> None:
         self._tint = tint
         for view in self.views:
             view.set_tint(tint)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_End:
+            self.scroll_to_end()
+        elif event.key() == Qt.Key.Key_Home:
+            self.verticalScrollBar().setValue(0)
+        else:
+            super().keyPressEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -155,6 +225,7 @@ class Transcript(QScrollArea):
                 item.measured = False
                 item.height = estimate(item.message, self._column())
         self._sync()
+        self.place_bar()
 
     @property
     def unseen(self) -> str:
@@ -180,7 +251,12 @@ class Transcript(QScrollArea):
     def _dimmed(self, index: int) -> bool:
         return self._hidden is not None and self._hidden.first <= index < self._hidden.last
 
-    def _find(self, message_id: str) -> TranscriptItem | None:
+    def _changes_model(self, index: int) -> bool:
+        """True for an answer of another model than that of the last one before it."""
+        before = (writer(self._items[place].message) for place in range(index - 1, -1, -1))
+        return next(filter(None, before), "") not in ("", writer(self._items[index].message))
+
+    def _item(self, message_id: str) -> TranscriptItem | None:
         return next((item for item in reversed(self._items) if item.message.id == message_id), None)
 
     def _column(self) -> int:
@@ -192,10 +268,11 @@ class Transcript(QScrollArea):
 
     def _paint_stream(self) -> None:
         pending, self._pending = self._pending, None
-        item = self._find(pending[0]) if pending is not None else None
+        item = self._item(pending[0]) if pending is not None else None
         if pending is None or item is None or item.view is None:
             return
         began = time.monotonic()
+        self._news = not self._stick
         item.view.stream(*pending[1]())
         item.measured = False
         self._sync()
@@ -216,7 +293,7 @@ class Transcript(QScrollArea):
 
     def _on_refolded(self, message_id: str) -> None:
         """A message was folded or unfolded by the person: it stays where it is, and what follows makes room."""
-        item = self._find(message_id)
+        item = self._item(message_id)
         if item is not None and item.view is not None:
             item.unfolded = frozenset(place for place, fold in enumerate(item.view.folds) if fold.open)
             item.wrapped = item.view.wrapped
@@ -226,7 +303,7 @@ class Transcript(QScrollArea):
             self._on_scroll()
 
     def _on_resized(self, message_id: str) -> None:
-        if (item := self._find(message_id)) is not None:
+        if (item := self._item(message_id)) is not None:
             item.measured = False
             self._sync()
 
@@ -246,6 +323,14 @@ class Transcript(QScrollArea):
             self._drop_far()
         finally:
             self._syncing = False
+        self._show_way_to_end()
+
+    def _show_way_to_end(self) -> None:
+        bar = self.verticalScrollBar()
+        below = 0 if self._stick else bar.maximum() - bar.value()
+        self._news = self._news and below > 0
+        self._to_end.show_for(below, self._news)
+        self._to_end.place(self.viewport().width(), self.viewport().height())
 
     def _anchor(self) -> tuple[TranscriptItem, int] | None:
         """The first message in sight and how far its top lies above the viewport's; None to follow the end."""
@@ -285,6 +370,7 @@ class Transcript(QScrollArea):
             assert item.view is not None
             item.view.set_last(last, item.message.id == self._queued)
             item.view.set_dimmed(self._dimmed(index))
+            item.view.show_model(self._changes_model(index))
             item.view.set_branch(*self._branch(item.message.id))
             if item.message.state != "streaming" and item.view.show_calls(self._calls(item.message)):
                 item.measured = False
@@ -306,11 +392,36 @@ class Transcript(QScrollArea):
         view.show()
         item.view = view
         item.measured = False
-        self._mark_found(item)
+        self._mark(item)
 
-    def _mark_found(self, item: TranscriptItem) -> None:
-        if item.view is not None and item.message.id == self._found[0]:
-            item.view.mark_found(self._found[1])
+    def _mark_all(self) -> None:
+        for item in self._items:
+            self._mark(item)
+
+    def _mark(self, item: TranscriptItem) -> int | None:
+        """Mark what was found in a message; returns how far below its top the current match is, or the first one."""
+        if item.view is None:
+            return None
+        if self._find is None:
+            return item.view.mark_found(self._hit[1] if item.message.id == self._hit[0] else None)
+        current = self._current
+        here = current is not None and current.message == item.message.id
+        return item.view.mark_found(self._find, current.place if current is not None and here else None)
+
+    def _bring(self, item: TranscriptItem, mark: Callable[[], int | None], always: bool = False) -> None:
+        """Scroll to the place in a message that ``mark`` returns; where it is in sight only if ``always``."""
+        self._stick = False
+        bar, height = self.verticalScrollBar(), self.viewport().height()
+        if item.view is None or not item.measured:
+            if item.view is None:
+                bar.setValue(item.top)
+            self._sync()
+        place = item.top + (mark() or 0)
+        covered = BAR_PX + self._bar.height() if self._bar is not None and not self._bar.isHidden() else 0
+        in_sight = bar.value() + covered <= place <= bar.value() + height - LINE_PX
+        if always or not in_sight:
+            bar.setValue(place - height // 3)
+        self._show_way_to_end()
 
     def _drop_far(self) -> None:
         value, height = self.verticalScrollBar().value(), self.viewport().height()
@@ -325,7 +436,7 @@ class Transcript(QScrollArea):
             item.measured = False
             if item.view is not None:
                 item.view.restyle()
-                self._mark_found(item)
+                self._mark(item)
         self._sync()
 
     def _on_focus(self, _old: QWidget | None, new: QWidget | None) -> None:

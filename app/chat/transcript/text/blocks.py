@@ -10,6 +10,7 @@ from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTime
 from PySide6.QtGui import (
     QFont,
     QHelpEvent,
+    QKeyEvent,
     QPainter,
     QPaintEvent,
     QTextBlock,
@@ -71,6 +72,16 @@ class TextView(QTextBrowser):
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()  # the transcript scrolls, never a block
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """The ends that Home and End go to are the transcript's."""
+        if (
+            event.key() in (Qt.Key.Key_Home, Qt.Key.Key_End)
+            and not event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+        ):
+            event.ignore()
+        else:
+            super().keyPressEvent(event)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
@@ -165,6 +176,11 @@ class TextBlock(TextView):
     def focus_policy(self) -> Qt.FocusPolicy:
         """Who has no mouse reaches links with Tab, and opens them with Enter."""
         return Qt.FocusPolicy.StrongFocus if self._links else Qt.FocusPolicy.ClickFocus
+
+    @property
+    def view(self) -> TextView:
+        """The text itself."""
+        return self
 
     def show_block(self, block: MarkdownBlock, growing: bool) -> None:
         self._block, self._growing = block, growing

@@ -103,6 +103,11 @@ class CodeBlock(QFrame):
         return self._text
 
     @property
+    def view(self) -> TextView:
+        """The text itself."""
+        return self._view
+
+    @property
     def wrapped(self) -> bool:
         return self._view.wrapped
 

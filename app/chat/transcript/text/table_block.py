@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QTextBlockFormat, QTextCursor, QTextOption, QWheelEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
-from app.chat.transcript.text.blocks import TextBlock
+from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.markdown import MarkdownBlock, cells
 from app.chat.transcript.text.tint import TintRun
 from app.chat.transcript.text.wrapping import wrap_mode
@@ -96,6 +96,11 @@ class TableBlock(QFrame):
     @property
     def csv(self) -> str:
         return to_csv(cells(self._block.body))
+
+    @property
+    def view(self) -> TextView:
+        """The text itself."""
+        return self.text
 
     @property
     def tint_runs(self) -> list[TintRun]:
