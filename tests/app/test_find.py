@@ -192,6 +192,16 @@ def test_a_match_far_away_is_scrolled_to_and_one_in_sight_moves_nothing(qtbot, m
     assert find(qtbot, page, "text 30") == "1 of 1", "none below, so the first of all"
 
 
+def test_formulas_that_are_drawn_later_leave_the_marks(qtbot, make_page) -> None:
+    page = make_page(
+        *chat("And?", "The $page^{17}$ of a page:\n\n\\[ \\int page\\,dx \\]\n\n| page |\n| --- |\n| $page_{19}$ |")
+    )
+    assert find(qtbot, page, "page") == "1 of 2"
+    texts = [block.view for block in page.transcript.view("m1").blocks]
+    qtbot.waitUntil(lambda: not any(text._waiting for text in texts))
+    assert marked(page) == (["page", "page"], ["page"])
+
+
 def test_the_answer_that_is_written_is_looked_through_as_it_grows(qtbot, make_page, make_link) -> None:
     page = make_page(link=make_link("--rate", "150"))
     page.send("a long one")

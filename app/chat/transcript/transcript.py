@@ -306,6 +306,7 @@ class Transcript(QScrollArea):
         if (item := self._item(message_id)) is not None:
             item.measured = False
             self._sync()
+            self._mark(item)  # its text was made again
 
     def _sync(self) -> None:
         """Make positions, heights and widgets agree. What the reader looks at stays where it is."""
