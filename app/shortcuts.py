@@ -25,6 +25,7 @@ TABLE = (
     Shortcut("new_chat", "Ctrl+N", "New chat", "Chat"),
     Shortcut("search", "Ctrl+Shift+F", "Search all chats", "Chat"),
     Shortcut("focus_composer", "Ctrl+L", "Go to the message field", "Chat"),
+    Shortcut("attach", "Ctrl+U", "Add documents or pictures", "Chat"),
     Shortcut("", "Return", "Send the message", "Chat"),
     Shortcut("", "Shift+Return", "Break the line", "Chat"),
     # No QShortcut: it would take Esc from the fields that cancel an edit with it; the window gets what they leave.

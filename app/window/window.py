@@ -352,6 +352,7 @@ class MainWindow(QWidget):
                 "focus_composer": lambda: self.show_page(self.CHAT),
                 "regenerate": self.chat.regenerate_last,
                 "rename": self._rename,
+                "attach": lambda: (self.show_page(self.CHAT), self.chat.attach()),
                 "toggle_tint": self.chat.toggle_tint,
                 "chat_settings": self._show_chat_settings,
                 "show_palette": self.show_palette,

@@ -4,6 +4,7 @@ they end."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.session.again import repeat
+from app.chat.session.settling import Settling
 from app.history.records import OmittedContext, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from app.link.calls import PendingCall
@@ -53,8 +55,8 @@ class _Answer:
     thinking_since: float = 0.0
     thought_s: float = 0.0
     calls: protocol.CallCollector = field(default_factory=protocol.CallCollector)
-    listing: PendingCall[Any, Any] | None = None
-    """The question for the tools, which comes before that for the answer."""
+    listing: PendingCall[Any, Any] | Settling | None = None
+    """What comes before the question for the answer: that for the tools, or the choice of passages."""
     notice: str = ""
     """Sentences on tools that it does not have."""
 
@@ -135,6 +137,8 @@ class Answers(QObject):
     """The finished or interrupted Message."""
     counted = Signal()
     """:attr:`chats` may be others now."""
+    preparing = Signal(str, str)
+    """(message id, work that comes before it is asked)."""
     refused = Signal(object, object)
     """(the Message, which stayed empty and is removed from the history, the engine's Error)."""
 
@@ -164,15 +168,32 @@ class Answers(QObject):
         prompt: list[protocol.ChatMessage],
         earlier: str,
         original: StoredMessage | None = None,
+        settling: Settling | None = None,
+        settled: Callable[[], list[protocol.ChatMessage]] = list,
     ) -> None:
         """Ask the engine for this empty message, which is saved; ``earlier`` is the id of the answer before it, or "".
 
-        ``original`` is the answer that it repeats exactly: what came of that is said when it ends.
+        ``original`` is the answer that it repeats exactly: what came of that is said when it ends. ``settling`` comes
+        first, and then ``settled`` gives the prompt.
         """
         system = bool(prompt) and prompt[0].role == "system"
         answer = self._running[message.id] = _Answer(message, system=system, original=original)
         self._save.start()
         self.counted.emit()
+        if settling is None:
+            self._ask(answer, prompt, earlier)
+            return
+
+        def go_on() -> None:
+            answer.listing = None
+            self._ask(answer, settled(), earlier)
+
+        answer.listing = settling
+        settling.told.connect(lambda words: self.preparing.emit(message.id, words))
+        settling.start(go_on)
+
+    def _ask(self, answer: _Answer, prompt: list[protocol.ChatMessage], earlier: str) -> None:
+        message, original = answer.message, answer.original
         parent = earlier if earlier in self._known else ""
         asked = message.stats
 
@@ -221,7 +242,6 @@ class Answers(QObject):
     def stop(self, message_id: str) -> None:
         answer = self._running.get(message_id)
         if answer is not None and answer.listing is not None:
-            answer.listing.cancel()
             self._interrupt(message_id, None)
         elif answer is not None:
             self._link.send(protocol.Cancel(id=message_id))
@@ -357,6 +377,8 @@ class Answers(QObject):
 
     def _pop(self, message_id: str) -> _Answer | None:
         answer = self._running.pop(message_id, None)
+        if answer is not None and answer.listing is not None:
+            answer.listing.cancel()
         if not self._running:
             self._save.stop()
         if answer is not None:

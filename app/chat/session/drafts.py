@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.chat.composer import Composer
 from app.chat.session.session import ChatSession
-from app.history.records import Draft
+from app.history.records import Attached, Draft
 from app.history.store import HistoryStore
 
 SAVE_MS = 500
@@ -21,8 +21,8 @@ class DraftTexts(QObject):
         self._composer, self._session, self._history = composer, session, history
         self._chat = session.chat_id
         self._kept = Draft()
-        self._pictures: dict[str, tuple[bytes, ...]] = {}
-        """Pictures of each chat's draft, until the program ends."""
+        self._files: dict[str, tuple[tuple[bytes, ...], tuple[Attached, ...]]] = {}
+        """Pictures and documents of each chat's draft, until the program ends."""
         self._timer = QTimer(self, singleShot=True)
         self._timer.setObjectName("drafts-save")
         self._timer.timeout.connect(self.save)
@@ -41,12 +41,13 @@ class DraftTexts(QObject):
     def _switch(self) -> None:
         """Another chat is on screen: put away what the composer holds, and take out what was typed there."""
         self.save()
-        self._pictures[self._chat] = self._composer.draft.pictures
+        self._files[self._chat] = self._composer.draft.pictures, self._composer.draft.documents
         self._chat = self._session.chat_id
         self._show()
 
     def _show(self) -> None:
-        draft = self._history.draft(self._chat)._replace(pictures=self._pictures.pop(self._chat, ()))
+        pictures, documents = self._files.pop(self._chat, ((), ()))
+        draft = self._history.draft(self._chat)._replace(pictures=pictures, documents=documents)
         if draft.edited not in self._session.talk.tree:
             draft = draft._replace(edited="")
         self._kept = draft

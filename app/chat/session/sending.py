@@ -12,6 +12,7 @@ from app.chat.news import News
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
 from app.chat.welcome import CHOOSE
+from app.documents.records import MessageDocument
 from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -116,13 +117,14 @@ class Sending(QObject):
         draft = self._composer.draft
         self._composer.clear()
         self._news.dismiss()
-        self._session.send(text, draft.edited, ready, draft.pictures)
+        documents = tuple(MessageDocument(each.document) for each in draft.documents if each.document is not None)
+        self._session.send(text, draft.edited, ready, draft.pictures, documents)
 
     def ask(self, question: str) -> None:
         """A question that was offered; what is in the composer already stays there."""
         if self.reason and not self.queues:
             self.say_reason()
-        elif self._composer.text or self._composer.draft.pictures:
+        elif self._composer.text or self._composer.draft.pictures or self._composer.draft.documents:
             self._news.say("Send what you wrote first, or delete it.")
         else:
             self.send(question)
@@ -136,8 +138,10 @@ class Sending(QObject):
         parts = dict.fromkeys((typed, draft.text, taken.text if edit else ""))
         words = "\n".join(part for part in parts if part)
         pictures = (*draft.pictures, *(taken.pictures if edit else ()))
-        if (words, pictures) != (draft.text, draft.pictures):
-            self._composer.show_draft(Draft(words, taken.edited if edit else draft.edited, draft.before, pictures))
+        documents = (*draft.documents, *(taken.documents if edit else ()))
+        taken = Draft(words, taken.edited if edit else draft.edited, draft.before, pictures, documents)
+        if taken != draft._replace(edited=taken.edited):
+            self._composer.show_draft(taken)
         self._composer.setFocus()
 
     def refresh(self, *_: object) -> None:

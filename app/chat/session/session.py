@@ -9,9 +9,12 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
+from app.chat.session.settling import Settling, came_from_cache, undecided
+from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.thinking_switch import allowed
-from app.history.records import Draft, StoredMessage
+from app.documents.records import MessageDocument
+from app.history.records import Draft, StoredMessage, attached
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -49,6 +52,7 @@ class ChatSession(QObject):
         self.answers.cut.connect(self._on_updated)
         self.answers.ended.connect(self._on_ended)
         self.answers.refused.connect(self._on_refused)
+        self.tokens = DocumentTokens(link, self)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -108,14 +112,21 @@ class ChatSession(QObject):
         self._show(Conversation(self._history, chat, messages))
         return True
 
-    def send(self, text: str, instead_of: str = "", ready: bool = True, pictures: tuple[bytes, ...] = ()) -> None:
+    def send(
+        self,
+        text: str,
+        instead_of: str = "",
+        ready: bool = True,
+        pictures: tuple[bytes, ...] = (),
+        documents: tuple[MessageDocument, ...] = (),
+    ) -> None:
         """Append the person's message, or add it as an alternative to ``instead_of``, and ask for the answer.
 
         Where the model is not ``ready``, :meth:`send_queued` asks for it.
         """
         self.tools.stop(self.talk.leaf)  # calls that wait for the person's word are not run any more
         fresh = not self.talk.saved
-        asked = self.talk.ask(text, instead_of, pictures)
+        asked = self.talk.ask(text, instead_of, pictures, documents)
         if fresh:
             self.saved.emit(self.chat_id)
         if ready:
@@ -148,7 +159,7 @@ class ChatSession(QObject):
             self._show(self.talk.fresh())
         else:
             self.changed.emit()
-        return Draft(message.content, origin, pictures=message.pictures)
+        return Draft(message.content, origin, pictures=message.pictures, documents=attached(message))
 
     def send_queued(self) -> None:
         """The model is ready: ask what waited for it, in every chat."""
@@ -192,6 +203,13 @@ class ChatSession(QObject):
             return self.tools.shown(message)
         return [ShownCall(call, "done") for call in message.calls]
 
+    def cache_savings(self, message: StoredMessage) -> list[str]:
+        """For each document of a message of the shown branch, what the cache saved of reading it."""
+        path = self.talk.path
+        place = next((at for at, each in enumerate(path) if each.id == message.id), len(path))
+        answers = [each for each in path[place + 1 :] if each.role == "assistant"]
+        return [came_from_cache(each.use, answers) for each in message.documents]
+
     def switch(self, message_id: str, step: int) -> None:
         """Show another version of a message."""
         self.talk.switch(message_id, step)
@@ -211,7 +229,8 @@ class ChatSession(QObject):
         return self.answers.tools.get(self.talk.chat.servers)
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
-        """Messages that would be sent now, with ``draft`` in the composer; and the thinking setting to render them."""
+        """Messages that would be sent now, with ``draft`` in the composer but for its documents; and the thinking
+        setting to render them."""
         parent = self.talk.tree.get(draft.edited).parent if draft.edited else self.talk.leaf
         some = draft.text.strip() or draft.pictures
         asked = [ChatMessage.of("user", draft.text, pictures=list(draft.pictures))] if some else []
@@ -268,7 +287,22 @@ class ChatSession(QObject):
         with self._history.together():
             answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers, remote)
             self._history.save_message(answer)
-        self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
+        settling, before = self._settling(talk, parent), talk.answer_before(answer.id)
+        prompt = talk.prompt(parent) if settling is None else []
+        self.answers.begin(answer, prompt, before, original, settling, lambda: self._settled(talk, parent))
+
+    def _settling(self, talk: Conversation, parent: str) -> Settling | None:
+        """The choice of what is sent of the documents of a message that was never asked; None where there is none."""
+        message = next((each for each in talk.tree.path(parent) if undecided(each)), None)
+        if message is None:
+            return None
+        tools = self.answers.tools.get(talk.chat.servers)
+        return Settling(self._link, self.tokens, talk, message, tools, self)
+
+    def _settled(self, talk: Conversation, parent: str) -> list[ChatMessage]:
+        if talk is self.talk:
+            self.changed.emit()
+        return talk.prompt(parent)
 
     def _on_updated(self, message: StoredMessage) -> bool:
         """False for a message of another chat."""
