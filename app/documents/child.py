@@ -75,14 +75,10 @@ def _answer(arguments: Sequence[str]) -> bytes:
 
         return msgspec.json.encode(search(msgspec.json.decode(sys.stdin.buffer.read(), type=Search)))
     from app.documents.reading import read
+    from app.documents.records import whole
 
     found = read(Path(arguments[1]))
-    return msgspec.json.encode(msgspec.structs.replace(found, text=_whole(found.text)))
-
-
-def _whole(text: str) -> str:
-    """The text with replacement characters for halves of surrogate pairs, which some PDFs have."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return msgspec.json.encode(msgspec.structs.replace(found, text=whole(found.text)))  # some PDFs have halves
 
 
 def _fail(sentence: str) -> int:

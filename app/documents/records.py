@@ -108,9 +108,18 @@ def document(name: str, text: str, facts: DocumentFacts) -> Document:
 
 def of_text(name: str, text: str, kind: str = "Text") -> Document:
     """A text that is no file's, such as one that was pasted; cut where it is too long."""
-    text, notes = cut(text)
-    facts = DocumentFacts(kind, len(text.encode("utf-8", "surrogatepass")), 0, lines_of(text), [], notes)
+    text, notes = cut(whole(text))
+    facts = DocumentFacts(kind, len(text.encode()), 0, lines_of(text), [], notes)
     return document(name, text, facts)
+
+
+def whole(text: str) -> str:
+    """The text with replacement characters for halves of surrogate pairs, which no file or frame can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def cut(text: str) -> tuple[str, list[str]]:
