@@ -15,15 +15,17 @@ from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, named, take_out, tip
 
-CHIP_PX = 250
+CHIP_PX = 280
+NO_ROOM = "The conversation leaves no room for it: begin a new chat."
 TOO_LONG = "Too long to send whole: passages that fit your question will be sent."
 
 
 class DocumentCount(NamedTuple):
-    """Tokens of a document, and whether all of it will be sent."""
+    """Tokens of a document, whether all of it will be sent, and else whether passages of it will."""
 
     tokens: int
     whole: bool
+    passages: bool
 
 
 class AttachedDocuments(QScrollArea):
@@ -140,7 +142,7 @@ class _Chip(QFrame):
             notes = list(document.facts.notes)
         if count is not None:
             facts += f" · {count.tokens:,} tokens"
-            notes += [] if count.whole else [TOO_LONG]
+            notes[:0] = [] if count.whole else [TOO_LONG if count.passages else NO_ROOM]
         self._facts.setText(facts)
         self._notes.setText(" ".join(notes))
         self._notes.setVisible(bool(notes))

@@ -13,6 +13,8 @@ LEAST_PASSAGES = 1000
 """Tokens that whole documents leave to passages of others, if half of the room is not less."""
 MOST_PASSAGES = 6000
 """Tokens of passages: more of them answer no better, and take long to read."""
+LEAST_ROOM = 60
+"""Tokens below which there is no room for a passage."""
 PASSAGE_SLACK = 0.8
 """Share of their room that passages are given: theirs are counted by the document's average."""
 UNKNOWN_CONTEXT = 32_768

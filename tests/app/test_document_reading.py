@@ -194,6 +194,15 @@ def run(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
+def test_the_packaged_window_is_that_process_too(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.txt", "Some text")
+    assert child.command()[-1] == "app.documents.child"
+    done = subprocess.run(
+        [sys.executable, "-m", "app", child.FLAG, "read", str(path)], capture_output=True, cwd=ROOT, timeout=120
+    )
+    assert msgspec.json.decode(done.stdout, type=ReadText).text == "Some text"
+
+
 def test_the_process_answers_and_keeps_its_bounds(tmp_path: Path) -> None:
     path = written(tmp_path, "a.txt", "Some text")
     done = run("read", str(path))
@@ -278,4 +287,3 @@ def test_a_document_stands_before_the_question_in_one_frame() -> None:
     said = with_documents("Why?", [whole, MessageDocument(paged, parts)])
     assert '<passages of="c.pdf">\n[1] page 1\nOne.\n\n[2] page 3\nThree.\n</passages>\n\n' in said
     assert said.endswith("such as [1].\n\nWhy?")
-    assert child.command()[-1] == "app.documents.child"

@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 
+from app.chat.attached import NO_ROOM as NO_ROOM_CHIP
 from app.chat.attached import TOO_LONG
 from app.chat.composer import LONG_CHARS, Composer
 from app.chat.session.conversation import Conversation
@@ -291,10 +292,31 @@ def test_without_room_nothing_of_it_is_sent_and_that_is_said(qtbot, start, story
     chat.composer.take_files([story])
     read(qtbot, chat.composer)
     chat.composer.edit.setPlainText("word " * 1500)
+    qtbot.waitUntil(lambda: labels(chat.composer, "document-notes") == [NO_ROOM_CHIP])
     chat.composer.edit.submitted.emit()
     use = ended(qtbot, program).documents[0].use
     assert use is not None
     assert (use.passages, use.note) == ([], NO_ROOM)
+
+
+def test_where_earlier_messages_make_room_a_document_has_it(qtbot, start, note: Path) -> None:
+    program = start()
+    chat = program.chat
+    talk = chat.session.talk
+    talk.set_overflow("drop_middle")
+    talk.ask("What now?")
+    for _ in range(3):
+        talk.ask("word " * 1500)
+    chat.session.changed.emit()
+    chat.composer.take_files([note])
+    read(qtbot, chat.composer)
+    qtbot.waitUntil(lambda: "tokens" in labels(chat.composer, "document-facts")[0])
+    assert labels(chat.composer, "document-notes") == []
+    chat.composer.edit.submitted.emit()
+    use = ended(qtbot, program).documents[0].use
+    assert use is not None
+    assert use.passages is None
+    assert use.before > 4000, "all that is before it in the prompt"
 
 
 def test_a_question_that_waits_for_the_model_decides_when_it_is_asked(qtbot, start, note: Path, story: Path) -> None:

@@ -8,7 +8,7 @@ from app.chat.attached import DocumentCount
 from app.chat.composer import Composer
 from app.chat.context.bar import ContextBar
 from app.chat.session.session import ChatSession
-from app.documents.plan import planned
+from app.documents.plan import LEAST_ROOM, planned
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -127,9 +127,14 @@ class ContextCounter(QObject):
         documents = [each.document for each in self._composer.documents.attached]
         known = {at: self._session.tokens.of(each) for at, each in enumerate(documents) if each and context}
         counts = {at: tokens for at, tokens in known.items() if tokens is not None}
-        plan = planned(context, self._tokens or 0, list(counts.values()))
-        whole = dict(zip(counts, plan.whole, strict=True))
-        shown = [DocumentCount(counts[at], whole[at]) if at in counts else None for at in range(len(documents))]
+        # Where earlier messages make room for what is new, they take none from it.
+        base = self._tokens or 0 if self._session.talk.chat.overflow == "stop" else 0
+        plan = planned(context, base, list(counts.values()))
+        sent = dict(zip(counts, plan.whole, strict=True))
+        shown = [
+            DocumentCount(counts[at], sent[at], plan.passages >= LEAST_ROOM) if at in counts else None
+            for at in range(len(documents))
+        ]
         self._composer.documents.show_counts(shown)
         return plan.tokens
 

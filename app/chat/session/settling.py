@@ -12,15 +12,13 @@ from app.chat.session.conversation import Conversation
 from app.chat.session.tokens import DocumentTokens
 from app.command import End, LineCommand
 from app.documents import child
-from app.documents.plan import UNKNOWN_CONTEXT, Plan, estimated, planned
+from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, Plan, estimated, planned
 from app.documents.records import DocumentUse, Found, MessageDocument, Passage, Search
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
 from engine.protocol import ChatMessage
 
-LEAST = 60
-"""Tokens below which there is no room for a passage."""
 SPREAD = "No word of the question stands in it, so its beginning and passages from all over it were sent."
 NO_ROOM = "The context has no room left for any passage of it."
 FAILED = "Its passages could not be searched, so its beginning was sent. ({reason})"
@@ -49,8 +47,9 @@ class Settling(QObject):
         self._command = list(command) if command is not None else child.command()
         self._documents = [each.document for each in message.documents]
         self._counts: dict[str, int] = {}
-        """Tokens of the prompt without the documents, and of the question alone, by the id they are asked under."""
-        self._base, self._question = (f"{_ID}{next(_numbers)}" for _ in range(2))
+        """By the ids they are asked under, tokens of the prompt without the documents, of what is kept of it where
+        earlier messages make room, and of the question alone."""
+        self._base, self._kept, self._question = (f"{_ID}{next(_numbers)}" for _ in range(3))
         self._uses: list[DocumentUse] = []
         self._plan: Plan | None = None
         self._run: LineCommand | None = None
@@ -62,18 +61,28 @@ class Settling(QObject):
         link, message, talk = self._link, self._message, self._talk
         asked = ChatMessage.of("user", message.content or " ", pictures=message.pictures)
         prompt = [*talk.prompt(message.parent), asked]
+        kept = [*talk.prompt(self._kept_until()), asked]
         card = link.card if talk.chat.remote is None else None
         if card is None or link.idle or link.state is not LinkState.CONNECTED:  # nobody counts, so it is estimated
-            said = sum(len(each.content) for each in prompt) // 3
+            said = sum(len(each.content) for each in kept) // 3
             context = card.context if card is not None else UNKNOWN_CONTEXT
             self._decide(context, said, said, [estimated(document) for document in self._documents])
             return
         link.counted.connect(self._on_counted)
         link.failed.connect(self._on_failed)
         self._tokens.changed.connect(self._look)
-        link.send(protocol.CountTokens(id=self._base, prompt=prompt, tools=self._tools))
+        for number, counted in ((self._base, prompt), (self._kept, kept)):
+            link.send(protocol.CountTokens(id=number, prompt=counted, tools=self._tools))
         link.send(protocol.CountTokens(id=self._question, prompt=message.content))
         self._look()
+
+    def _kept_until(self) -> str:
+        """The id of the last earlier message that surely stays in the prompt: all, unless they make room when the
+        context is full, in which case the first does."""
+        message, talk = self._message, self._talk
+        if talk.chat.overflow == "stop":
+            return message.parent
+        return next((each.id for each in talk.tree.path(message.parent)), "")
 
     def cancel(self) -> None:
         """Decide nothing, and say nothing more."""
@@ -84,13 +93,13 @@ class Settling(QObject):
         self.deleteLater()
 
     def _on_counted(self, message: protocol.Counted) -> None:
-        if message.id in (self._base, self._question):
+        if message.id in (self._base, self._kept, self._question):
             self._counts[message.id] = message.tokens
             self._look()
 
     def _on_failed(self, error: protocol.Error) -> None:
         """What the engine does not count, it refuses when it is asked: that says why."""
-        if error.id in (self._base, self._question):
+        if error.id in (self._base, self._kept, self._question):
             self._counts[error.id] = 0
             self._look()
 
@@ -98,12 +107,12 @@ class Settling(QObject):
         """Decide once every count is there."""
         counts = [self._tokens.of(document) for document in self._documents]
         card = self._link.card
-        if self._over or self._plan is not None or len(self._counts) < 2 or card is None:
+        if self._over or self._plan is not None or len(self._counts) < 3 or card is None:
             return
         known = [count for count in counts if count is not None]
         if len(known) == len(counts):
-            base, question = self._counts[self._base], self._counts[self._question]
-            self._decide(card.context, base, base - question, known)
+            before = self._counts[self._base] - self._counts[self._question]
+            self._decide(card.context, self._counts[self._kept], before, known)
 
     def _decide(self, context: int, base: int, before: int, counts: Sequence[int]) -> None:
         self._plan = planned(context, base, counts)
@@ -122,7 +131,7 @@ class Settling(QObject):
             self._finish()
             return
         document, use = self._documents[place], self._uses[place]
-        if self._plan.passages < LEAST:
+        if self._plan.passages < LEAST_ROOM:
             self._uses[place] = msgspec.structs.replace(use, note=NO_ROOM)
             self._search(place + 1)
             return
