@@ -364,6 +364,50 @@ def test_stop_while_passages_are_searched_ends_it(qtbot, start, story: Path, mon
     assert ended(qtbot, program).documents[0].use is not None
 
 
+def test_a_chat_that_is_left_and_come_back_to_shows_what_was_decided(qtbot, start, story: Path) -> None:
+    program = start()
+    chat = program.chat
+    chat.composer.take_files([story])
+    read(qtbot, chat.composer)
+    chat.composer.edit.setPlainText("Where is the key?")
+    with qtbot.waitSignal(chat.answers.preparing):
+        chat.composer.edit.submitted.emit()
+    first = chat.chat_id
+    chat.new_chat()
+    chat.open_chat(first)
+    question = chat.session.talk.last("user")
+    assert question.documents[0].use is None
+    question = ended(qtbot, program)
+    assert question.documents[0].use is not None
+    assert question == program.history.messages(first)[0]
+
+
+def test_two_questions_that_were_never_asked_are_both_decided(qtbot, start, story: Path) -> None:
+    program = start()
+    session, sent = program.chat.session, asked(program)
+    for name in ("one.txt", "two.txt"):
+        session.talk.ask(name, documents=(MessageDocument(of_text(name, LONG)),))
+    session.answer(session.talk.leaf)
+    ended(qtbot, program)
+    uses = [message.documents[0].use for message in session.talk.path if message.documents]
+    assert [use is not None and use.passages is not None for use in uses] == [True, True]
+    assert uses[1].before > uses[0].tokens // 10, "the first question is before it"
+    assert [message.content.count("<passages") for message in sent[0].prompt] == [1, 1]
+
+
+def test_a_question_that_was_refused_decides_again_when_it_is_asked_again(qtbot, start, note: Path) -> None:
+    program = start()
+    chat = program.chat
+    chat.composer.take_files([note])
+    read(qtbot, chat.composer)
+    chat.composer.edit.setPlainText("refuse")
+    with qtbot.waitSignal(chat.session.refused):
+        chat.composer.edit.submitted.emit()
+    (part,) = chat.session.talk.last("user").documents
+    assert part.use is None
+    assert program.history.messages(chat.chat_id)[0].documents == (part,)
+
+
 def test_another_servers_model_gets_what_it_most_likely_reads(qtbot, start, note: Path) -> None:
     program = start()
     chat, sent = program.chat, asked(program)
@@ -374,6 +418,19 @@ def test_another_servers_model_gets_what_it_most_likely_reads(qtbot, start, note
     qtbot.waitUntil(lambda: bool(sent))
     assert "Call Ada" in sent[0].prompt[-1].content
     qtbot.waitUntil(lambda: not chat.session.streaming)
+
+
+def test_nothing_is_sent_without_a_document_that_is_still_read(qtbot, start, note: Path) -> None:
+    program = start()
+    chat = program.chat
+    chat.composer.take_files([note])
+    chat.send("Who?")
+    check_sentence(chat.notice.text, "being read")
+    assert chat.chat_id == ""
+    read(qtbot, chat.composer)
+    assert chat.notice.text == ""
+    chat.send("Who?")
+    assert ended(qtbot, program).documents
 
 
 def test_drafts_keep_documents_also_one_that_is_still_read(qtbot, start, note: Path) -> None:

@@ -165,28 +165,26 @@ class Answers(QObject):
     def begin(
         self,
         message: StoredMessage,
-        prompt: list[protocol.ChatMessage],
+        prompt: Callable[[], list[protocol.ChatMessage]],
         earlier: str,
         original: StoredMessage | None = None,
         settling: Settling | None = None,
-        settled: Callable[[], list[protocol.ChatMessage]] = list,
     ) -> None:
         """Ask the engine for this empty message, which is saved; ``earlier`` is the id of the answer before it, or "".
 
         ``original`` is the answer that it repeats exactly: what came of that is said when it ends. ``settling`` comes
-        first, and then ``settled`` gives the prompt.
+        before ``prompt`` is called.
         """
-        system = bool(prompt) and prompt[0].role == "system"
-        answer = self._running[message.id] = _Answer(message, system=system, original=original)
+        answer = self._running[message.id] = _Answer(message, original=original)
         self._save.start()
         self.counted.emit()
         if settling is None:
-            self._ask(answer, prompt, earlier)
+            self._ask(answer, prompt(), earlier)
             return
 
         def go_on() -> None:
             answer.listing = None
-            self._ask(answer, settled(), earlier)
+            self._ask(answer, prompt(), earlier)
 
         answer.listing = settling
         settling.told.connect(lambda words: self.preparing.emit(message.id, words))
@@ -194,6 +192,7 @@ class Answers(QObject):
 
     def _ask(self, answer: _Answer, prompt: list[protocol.ChatMessage], earlier: str) -> None:
         message, original = answer.message, answer.original
+        answer.system = bool(prompt) and prompt[0].role == "system"
         parent = earlier if earlier in self._known else ""
         asked = message.stats
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.composer import MOST_CHARS, Composer
+from app.chat.composer import MOST_CHARS, READING, Composer
 from app.chat.header import Header
 from app.chat.news import News
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
@@ -51,6 +51,7 @@ class Sending(QObject):
             signal.connect(self.refresh)
         session.settings_changed.connect(self.refresh)
         header.loading_changed.connect(self.refresh)
+        composer.documents.changed.connect(self.refresh)
         link.withheld.connect(self._send_queued)
         link.failed.connect(self._on_failed)
 
@@ -115,6 +116,9 @@ class Sending(QObject):
 
     def _send(self, text: str, ready: bool) -> None:
         draft = self._composer.draft
+        if self._composer.documents.reading:
+            self.say_while(READING, lambda: self._composer.documents.reading)
+            return
         self._composer.clear()
         self._news.dismiss()
         documents = tuple(MessageDocument(each.document) for each in draft.documents if each.document is not None)

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
-from app.chat.session.settling import Settling, came_from_cache, undecided
+from app.chat.session.settling import Settling, came_from_cache, first_undecided
 from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.thinking_switch import allowed
@@ -288,21 +288,21 @@ class ChatSession(QObject):
             answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers, remote)
             self._history.save_message(answer)
         settling, before = self._settling(talk, parent), talk.answer_before(answer.id)
-        prompt = talk.prompt(parent) if settling is None else []
-        self.answers.begin(answer, prompt, before, original, settling, lambda: self._settled(talk, parent))
+        self.answers.begin(answer, lambda: talk.prompt(parent), before, original, settling)
 
-    def _settling(self, talk: Conversation, parent: str) -> Settling | None:
-        """The choice of what is sent of the documents of a message that was never asked; None where there is none."""
-        message = next((each for each in talk.tree.path(parent) if undecided(each)), None)
-        if message is None:
+    def _settling(self, talk: Conversation, leaf: str) -> Settling | None:
+        """The choice of what is sent of documents that were never asked about; None where there are none."""
+        if first_undecided(talk, leaf) is None:
             return None
-        tools = self.answers.tools.get(talk.chat.servers)
-        return Settling(self._link, self.tokens, talk, message, tools, self)
+        settling = Settling(self._link, self.tokens, talk, leaf, self.answers.tools.get(talk.chat.servers), self)
+        settling.kept.connect(self._on_settled)
+        return settling
 
-    def _settled(self, talk: Conversation, parent: str) -> list[ChatMessage]:
-        if talk is self.talk:
+    def _on_settled(self, message: StoredMessage) -> None:
+        """The chat may have been left, and come back to, meanwhile."""
+        if message.id in self.talk.tree:
+            self.talk.tree.put(message)
             self.changed.emit()
-        return talk.prompt(parent)
 
     def _on_updated(self, message: StoredMessage) -> bool:
         """False for a message of another chat."""
@@ -353,8 +353,16 @@ class ChatSession(QObject):
             self._history.set_leaf(message.chat, message.parent, touch=False)
             return
         self.talk.remove(message.id)
+        self._undecide(message.parent)
         self.changed.emit()
         self.refused.emit(error)
+
+    def _undecide(self, message_id: str) -> None:
+        """A question that was refused, and has no other answer: what of its documents is sent is decided again when it
+        is, perhaps with another model."""
+        question = self.talk.tree.get(message_id) if message_id else None
+        if question is not None and question.documents and self.talk.tree.newest_leaf(message_id) == message_id:
+            self.talk.set_uses(message_id, tuple(each._replace(use=None) for each in question.documents))
 
     def _on_history_changed(self, chat_id: str) -> None:
         """Renamed or deleted elsewhere: a deleted chat leaves the screen, its answer stops."""

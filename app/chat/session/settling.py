@@ -13,7 +13,7 @@ from app.chat.session.tokens import DocumentTokens
 from app.command import End, LineCommand
 from app.documents import child
 from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, Plan, estimated, planned
-from app.documents.records import DocumentUse, Found, MessageDocument, Passage, Search
+from app.documents.records import Document, DocumentUse, Found, MessageDocument, Passage, Search
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -27,29 +27,30 @@ _numbers = itertools.count(1)
 
 
 class Settling(QObject):
-    """One message on its way: :meth:`start` calls what it was given once everything is decided and kept."""
+    """Decides for every message up to ``leaf`` for which that was not done, the first one first; then :meth:`start`
+    calls what it was given."""
 
     told = Signal(str)
     """What it is busy with."""
+    kept = Signal(object)
+    """A message whose documents are decided, as the history has it now."""
 
     def __init__(
         self,
         link: EngineLink,
         tokens: DocumentTokens,
         talk: Conversation,
-        message: StoredMessage,
+        leaf: str,
         tools: protocol.ToolConfig | None,
         parent: QObject,
-        command: Sequence[str] | None = None,
     ) -> None:
         super().__init__(parent)
-        self._link, self._tokens, self._talk, self._message, self._tools = link, tokens, talk, message, tools
-        self._command = list(command) if command is not None else child.command()
-        self._documents = [each.document for each in message.documents]
+        self._link, self._tokens, self._talk, self._leaf, self._tools = link, tokens, talk, leaf, tools
+        self._documents: list[Document] = []
         self._counts: dict[str, int] = {}
         """By the ids they are asked under, tokens of the prompt without the documents, of what is kept of it where
         earlier messages make room, and of the question alone."""
-        self._base, self._kept, self._question = (f"{_ID}{next(_numbers)}" for _ in range(3))
+        self._base = self._kept = self._question = ""
         self._uses: list[DocumentUse] = []
         self._plan: Plan | None = None
         self._run: LineCommand | None = None
@@ -58,25 +59,40 @@ class Settling(QObject):
 
     def start(self, then: Callable[[], object]) -> None:
         self._then = then
+        self._link.counted.connect(self._on_counted)
+        self._link.failed.connect(self._on_failed)
+        self._tokens.changed.connect(self._look)
+        self._next()
+
+    def _next(self) -> None:
+        message = first_undecided(self._talk, self._leaf)
+        if message is None:
+            self._over = True
+            self._then()
+            self.deleteLater()
+            return
+        self._message, self._documents = message, [each.document for each in message.documents]
+        self._uses, self._plan, self._counts = [], None, {}
+        self._base, self._kept, self._question = (f"{_ID}{next(_numbers)}" for _ in range(3))
+        self._count()
+
+    def _count(self) -> None:
         link, message, talk = self._link, self._message, self._talk
         asked = ChatMessage.of("user", message.content or " ", pictures=message.pictures)
         prompt = [*talk.prompt(message.parent), asked]
-        kept = [*talk.prompt(self._kept_until()), asked]
+        kept = [*talk.prompt(self._lasting()), asked]
         card = link.card if talk.chat.remote is None else None
         if card is None or link.idle or link.state is not LinkState.CONNECTED:  # nobody counts, so it is estimated
             said = sum(len(each.content) for each in kept) // 3
             context = card.context if card is not None else UNKNOWN_CONTEXT
             self._decide(context, said, said, [estimated(document) for document in self._documents])
             return
-        link.counted.connect(self._on_counted)
-        link.failed.connect(self._on_failed)
-        self._tokens.changed.connect(self._look)
         for number, counted in ((self._base, prompt), (self._kept, kept)):
             link.send(protocol.CountTokens(id=number, prompt=counted, tools=self._tools))
         link.send(protocol.CountTokens(id=self._question, prompt=message.content))
         self._look()
 
-    def _kept_until(self) -> str:
+    def _lasting(self) -> str:
         """The id of the last earlier message that surely stays in the prompt: all, unless they make room when the
         context is full, in which case the first does."""
         message, talk = self._message, self._talk
@@ -105,10 +121,13 @@ class Settling(QObject):
 
     def _look(self) -> None:
         """Decide once every count is there."""
-        counts = [self._tokens.of(document) for document in self._documents]
-        card = self._link.card
-        if self._over or self._plan is not None or len(self._counts) < 3 or card is None:
+        if self._over or self._plan is not None or len(self._counts) < 3:
             return
+        card = self._link.card
+        if card is None:  # it went meanwhile, which the engine says when it is asked
+            self._decide(UNKNOWN_CONTEXT, 0, 0, [estimated(document) for document in self._documents])
+            return
+        counts = [self._tokens.of(document) for document in self._documents]
         known = [count for count in counts if count is not None]
         if len(known) == len(counts):
             before = self._counts[self._base] - self._counts[self._question]
@@ -140,7 +159,7 @@ class Settling(QObject):
         given = msgspec.json.encode(Search(document.text, self._message.content, chars))
         found: list[Found] = []
         run = self._run = LineCommand(
-            self._command, ["search"], lambda line: msgspec.json.decode(line, type=Found), "The search", self, given
+            child.command(), ["search"], lambda line: msgspec.json.decode(line, type=Found), "The search", self, given
         )
         run.heard(found.append, lambda end: self._take(place, chars, found, end))
 
@@ -161,15 +180,13 @@ class Settling(QObject):
 
     def _finish(self) -> None:
         documents = tuple(map(MessageDocument, self._documents, self._uses))
-        self._talk.set_uses(self._message.id, documents)
-        self._over = True
-        self._then()
-        self.deleteLater()
+        self.kept.emit(self._talk.set_uses(self._message.id, documents))
+        self._next()
 
 
-def undecided(message: StoredMessage) -> bool:
-    """True if what of its documents is sent is still to be decided."""
-    return any(each.use is None for each in message.documents)
+def first_undecided(talk: Conversation, leaf: str) -> StoredMessage | None:
+    """The first message up to ``leaf`` that has a document of which it is not decided what is sent."""
+    return next((each for each in talk.tree.path(leaf) if any(part.use is None for part in each.documents)), None)
 
 
 def came_from_cache(use: DocumentUse | None, answers: Sequence[StoredMessage]) -> str:
