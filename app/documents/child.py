@@ -12,10 +12,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from engine.base.installation import own_module, packaged, program
 
@@ -23,6 +25,7 @@ FLAG = "--documents"
 """Argument with which the packaged window is this process."""
 MEMORY_BYTES = 1536 << 20
 SECONDS = 60.0
+LOOK_S = 0.1
 SLOW = "{name} took more than {seconds:.0f} seconds to read, so it was given up."
 GREEDY = "{name} takes more than {memory:,} MB of memory to read, so it was given up."
 BROKEN = "{name} cannot be read ({kind})."
@@ -37,9 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     """The exit status: 0, or 1 where there is no answer."""
     name = Path(arguments[1]).name if len(arguments) > 1 else "The text"
     bound_memory(MEMORY_BYTES)
-    watch = threading.Timer(SECONDS, _give_up, (SLOW.format(name=name, seconds=SECONDS),))
-    watch.daemon = True
-    watch.start()
+    threading.Thread(target=_watch, args=(name,), daemon=True).start()
     try:
         answer = _answer(arguments)
     except MemoryError:
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def bound_memory(most: int) -> None:
-    """Have an allocation beyond ``most`` bytes in all fail. Windows has no such bound for a process of its own."""
+    """Have an allocation beyond ``most`` bytes in all fail, where the system knows that: Windows and macOS do not."""
     try:
         import resource
     except ImportError:
@@ -85,6 +86,16 @@ def _fail(sentence: str) -> int:
     sys.stderr.write(f"kvasir: {sentence}\n")
     sys.stderr.flush()
     return 1
+
+
+def _watch(name: str) -> None:
+    """End the process once it takes too long, or more memory than it may."""
+    process, until = psutil.Process(), time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        if process.memory_info().rss > MEMORY_BYTES:
+            _give_up(GREEDY.format(name=name, memory=MEMORY_BYTES >> 20))
+        time.sleep(LOOK_S)
+    _give_up(SLOW.format(name=name, seconds=SECONDS))
 
 
 def _give_up(sentence: str) -> None:
