@@ -64,6 +64,7 @@ def bound_memory(most: int) -> None:
         import resource
     except ImportError:
         return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a parser that is out of memory may crash
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or hard > most:
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,10 +11,19 @@ _WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
 
 
+_SPACES = base64.b85decode(
+    "c-pJD_4bao-<(8=wug#70vvoz3I-8n0nSDeCQK%Yj7zrhaU8tf<NBarhTa0c&c_QP7`Pgnd`{~;-oM_v_SaPZeRuZ9"
+    "-TN2U^UwPJyt=nJ_w@Q17#JEFt?T#2#QdnsIWPB}zYip`&^j_!^1OTF`NwN*pMwMr?!NVRquGDO4|Qc$Wqd#pi9Nmj"
+    "*H6}P@0kBL(!PWrETVo8NHKT_@_=-RfjJovjs!AiRAy9WRAy9WRAy9WRAy9WRAy9WRAy9WkjTue+w<?=JSH{%&BvF{"
+    "U%YMi#jj^i{jz_zZ2dt1q&q8>"
+)
+"""Two gigabytes of spaces, deflated three times."""
+
+
 def pdf(pages: Sequence[str | None], encrypted: bool = False) -> bytes:
     """A PDF with a line of text on each page; None is a page that is a picture."""
     kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
-    objects = [
+    objects: list[str | bytes] = [
         "<< /Type /Catalog /Pages 2 0 R >>",
         f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
@@ -25,13 +35,31 @@ def pdf(pages: Sequence[str | None], encrypted: bool = False) -> bytes:
             f"/Resources << /Font << /F1 3 0 R >> >> /Contents {5 + 2 * at} 0 R >>",
             f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream",
         ]
+    keys = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{'41' * 32}> /U <{'42' * 32}> /P -4 >> /ID [<41><41>]"
+    return _file(objects, keys if encrypted else "")
+
+
+def pdf_bomb() -> bytes:
+    """A page whose drawing takes two gigabytes once it is unpacked."""
+    filters = "/FlateDecode " * 3
+    return _file(
+        [
+            "<< /Type /Catalog /Pages 2 0 R >>",
+            "<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+            "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R >>",
+            f"<< /Length {len(_SPACES)} /Filter [{filters}] >>\nstream\n".encode() + _SPACES + b"\nendstream",
+        ]
+    )
+
+
+def _file(objects: Sequence[str | bytes], keys: str = "") -> bytes:
     data, places = b"%PDF-1.4\n", []
     for number, each in enumerate(objects, 1):
         places.append(len(data))
-        data += f"{number} 0 obj\n{each}\nendobj\n".encode()
+        content = each if isinstance(each, bytes) else each.encode()
+        data += f"{number} 0 obj\n".encode() + content + b"\nendobj\n"
     table = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n" + "".join(f"{at:010} 00000 n \n" for at in places)
-    keys = f"/Encrypt << /Filter /Standard /V 1 /R 2 /O <{'41' * 32}> /U <{'42' * 32}> /P -4 >> /ID [<41><41>]"
-    end = f"trailer << /Size {len(objects) + 1} /Root 1 0 R {keys if encrypted else ''} >>"
+    end = f"trailer << /Size {len(objects) + 1} /Root 1 0 R {keys} >>"
     return data + f"{table}{end}\nstartxref\n{len(data)}\n%%EOF".encode()
 
 

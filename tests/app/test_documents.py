@@ -160,6 +160,16 @@ def test_a_process_that_dies_or_answers_nonsense_is_one_sentence(qtbot, composer
         assert composer.documents.isHidden()
 
 
+def test_a_pdf_that_unpacks_to_gigabytes_is_one_sentence(qtbot, composer: Composer, tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.pdf"
+    bomb.write_bytes(files.pdf_bomb())
+    assert bomb.stat().st_size < 1000
+    with qtbot.waitSignal(composer.refused) as refused:
+        composer.take_files([bomb])
+    check_sentence(refused.args[0], "bomb.pdf", "memory")
+    assert composer.documents.isHidden()
+
+
 def test_a_long_paste_is_a_document_and_a_click_makes_it_text(qtbot, composer: Composer) -> None:
     composer.edit.setPlainText("before after")
     cursor = composer.edit.textCursor()

@@ -16,6 +16,7 @@ from app.documents.records import ReadText, document
 from app.history.records import Attached
 
 AT_ONCE = 2
+KILLED = "{name} cannot be read: it takes too much memory or time, or the file is damaged."
 _PATIENCE_MS = round(1000 * (child.SECONDS + 10))
 """After which a process that does not keep its own bounds is ended."""
 
@@ -69,7 +70,8 @@ class DocumentReader(QObject):
     def _on_ended(self, run: LineCommand, attached: Attached, end: End) -> None:
         self._running.pop(run, None)
         if attached.document is None:
-            attached.failure = end.sentence or f"Reading {attached.name} gave no text."
+            attached.failure = KILLED.format(name=attached.name) if "(it was killed)" in end.sentence else end.sentence
+            attached.failure = attached.failure or f"Reading {attached.name} gave no text."
         self.changed.emit()
         self._next()
 
