@@ -16,6 +16,10 @@ NO_DISPLAY = (
 
 def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
+    from app.documents import child
+
+    if sys.argv[1:2] == [child.FLAG]:
+        return child.main(sys.argv[2:])
     from app import preflight
 
     preflight.own_libraries_for_nobody_else()

@@ -28,6 +28,7 @@ TABLE = (
     Shortcut("find_next", "F3", "Next match", "Chat"),
     Shortcut("find_previous", "Shift+F3", "Previous match", "Chat"),
     Shortcut("focus_composer", "Ctrl+L", "Go to the message field", "Chat"),
+    Shortcut("attach", "Ctrl+U", "Add documents or pictures", "Chat"),
     Shortcut("", "Return", "Send the message", "Chat"),
     Shortcut("", "Shift+Return", "Break the line", "Chat"),
     Shortcut("", "Up", "Edit the last message, from the empty message field", "Chat"),

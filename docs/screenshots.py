@@ -5,8 +5,8 @@
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
 grabbed as it stands. With a FOLDER all pictures are taken in both themes and also with text of 150 %, without one
-those that the documentation has. The parts are chat, tinted, cache, models, lab and pages; all, if none is named. With
-QT_SCALE_FACTOR=2 in the environment they have twice as many pixels each way.
+those that the documentation has. The parts are chat, documents, tinted, cache, models, lab and pages; all, if none is
+named. With QT_SCALE_FACTOR=2 in the environment they have twice as many pixels each way.
 
 speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
@@ -100,6 +100,7 @@ def main() -> int:
     app = QApplication(["kvasir"])
     parts = {
         "chat": _shoot,
+        "documents": _shoot_documents,
         "tinted": _shoot_speculation,
         "cache": _shoot_cache,
         "models": _shoot_models,
@@ -160,6 +161,41 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
         window.panel.set_tint(True)
         window.panel.tint_changed.emit(True)
         _grab(program, folder, "", failures)
+
+
+def _shoot_documents(app: QApplication, folder: Path, home: Path) -> None:
+    """Two documents next to a message, one of them longer than the context; then their cards, unfolded, and a second
+    chat about the short one."""
+    if folder == PLACE:
+        return
+    short, long = home / "What a page is.md", home / "Using Kvasir.md"
+    short.write_text("A page holds the keys and values of sixteen tokens. Chats that begin alike share pages.\n" * 12)
+    long.write_text((ROOT / "docs" / "using.md").read_text())
+
+    with _opened(app, home) as (program, failures):
+        chat, composer, ended = program.chat, program.chat.composer, list[object]()
+        program.link.finished.connect(ended.append)
+        for name, files, question in (
+            ("", [short, long], "How do I see which chats share pages?"),
+            ("read-before-", [short], "What is a page?"),
+        ):
+            chat.new_chat()
+            composer.take_files(files)
+            wait("reading the documents", lambda: not composer.documents.reading)
+            composer.edit.setPlainText(question)
+            shown = [each.document for each in composer.documents.attached if each.document is not None]
+            wait("counting", lambda: all(chat.session.tokens.of(each) for each in shown) or failures)  # noqa: B023
+            if not name:
+                _grab(program, folder, "documents-composer-", failures)
+            ended.clear()
+            chat.sending.send(question)
+            wait("the answer", lambda: ended or failures)
+            asked = chat.session.talk.last("user")
+            view = chat.transcript.view(asked.id) if asked is not None else None
+            for fold in [fold for fold in view.folds if not name and fold.objectName() == "document"] if view else ():
+                fold.toggle()
+            chat.transcript.verticalScrollBar().setValue(0)
+            _grab(program, folder, f"documents-{name}", failures)
 
 
 def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:

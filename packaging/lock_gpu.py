@@ -28,7 +28,10 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "engine" / "services" / "packs" / "lists"
 PYPI = "https://pypi.org/simple"
-WINDOW_ONLY = {"pyside6-essentials", "markdown-it-py", "pygments", "ziamath"}
+WINDOW_ONLY = {
+    *("pyside6-essentials", "markdown-it-py", "pygments", "ziamath"),
+    *("beautifulsoup4", "markdownify", "mammoth", "pypdfium2", "charset-normalizer"),
+}
 """What the window needs and the engine does not."""
 C_COMPILER = "ziglang==0.17.1"
 """In every pack: Triton compiles its helpers with it (native/triton_compiler.py). For each of its versions the

@@ -40,6 +40,8 @@ MODULES = {
     "nvidia-ml-py": "pynvml",
     "jinja2": "jinja2",
     "pillow": "PIL",
+    "beautifulsoup4": "bs4",
+    "charset-normalizer": "charset_normalizer",
 }
 
 

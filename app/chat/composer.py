@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.chat import pictures
-from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError
+from app.chat.attached import AttachedDocuments
+from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError, files_in, is_picture
+from app.chat.session.reading import DocumentReader
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
-from app.history.records import Draft
+from app.documents.records import MOST, of_text
+from app.history.records import Attached, Draft
 from app.texts.exact import ExactTextEdit, text_of
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -25,7 +29,11 @@ PLACEHOLDER = "Message Kvasir"
 EDITS = "Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was."
 EDITS_ANSWER = "Editing the answer: your text is kept as another version of it. Esc leaves it as it was."
 BEGINS = "Write how the answer begins: the model continues from there. Esc leaves it."
+PASTED = "Pasted text"
+READING = "A document is being read. Then the message can be sent."
 QWIDGETSIZE_MAX = (1 << 24) - 1
+LONG_CHARS = 20_000
+"""A text of more that is pasted becomes a document, of which a click makes text again."""
 MOST_CHARS = 2_000_000
 """Most characters of one message: far beyond what models read, and what can be laid out while somebody waits."""
 
@@ -44,7 +52,11 @@ class MessageEdit(ExactTextEdit):
     """Reason, as a sentence: the text to insert is too long."""
     grown = Signal()
     pictured = Signal(list)
-    """Pictures were pasted or dropped: images and paths of files."""
+    """Pictures were pasted or dropped: images."""
+    filed = Signal(list)
+    """Files were pasted or dropped: their paths."""
+    long_pasted = Signal(str)
+    """A text was pasted or dropped that is longer than a message should be."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -76,24 +88,32 @@ class MessageEdit(ExactTextEdit):
         super().setPlainText(text)
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return bool(pictures.in_mime(source)) or super().canInsertFromMimeData(source)
+        return bool(pictures.files_in(source) or pictures.in_mime(source)) or super().canInsertFromMimeData(source)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        """Pasted or dropped text; too much of it is refused before it is laid out, which would take seconds."""
+        """Pasted or dropped text; much of it is made a document before it is laid out, which would take seconds."""
+        if files := pictures.files_in(source):
+            self.filed.emit(files)
+            return
         if found := pictures.in_mime(source):
             self.pictured.emit(found)
             return
         text = text_of(source)
+        if len(text) > LONG_CHARS:
+            self.long_pasted.emit(text)
+            return
         kept = self.document().characterCount() - 1 - len(self.textCursor().selectedText())
         if kept + len(text) > MOST_CHARS:
-            self.refused.emit(
-                f"What you insert has {len(text):,} characters, and a message can have {MOST_CHARS:,}. "
-                "Insert a part of it."
-            )
+            self.refuse(len(text))
             return
         if source.hasText():
             self.setWordWrapMode(wrap_mode(text))
         super().insertFromMimeData(source)
+
+    def refuse(self, chars: int) -> None:
+        self.refused.emit(
+            f"What you insert has {chars:,} characters, and a message can have {MOST_CHARS:,}. Insert a part of it."
+        )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
@@ -192,10 +212,13 @@ class Composer(QFrame):
         self.thinking = ThinkingSwitch(theme, self)
         self.attach = AttachButton(theme, self)
         self.attached = AttachedPictures(self)
+        self.documents = AttachedDocuments(theme, self)
+        self.reader = DocumentReader(self)
         row = fill(QHBoxLayout(), (self.attach, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
         fill(row, (self.edit, 1, Qt.AlignmentFlag.AlignVCenter))
         fill(row, *((button, 0, Qt.AlignmentFlag.AlignBottom) for button in (self.more, self.button)))
-        fill(QVBoxLayout(self), self._banner, self.attached, row, self.thinking, margins=(14, 12, 14, 12), spacing=6)
+        column = fill(QVBoxLayout(self), self._banner, self.documents, self.attached, row, self.thinking)
+        fill(column, margins=(14, 12, 14, 12), spacing=6)
         self.edit.submitted.connect(self._submit)
         self.edit.refused.connect(self.refused)
         self.edit.continued.connect(lambda: self._submit(True))
@@ -204,8 +227,14 @@ class Composer(QFrame):
         self.more.clicked.connect(lambda: self._submit(True))
         self.edit.textChanged.connect(self._on_text)
         self.edit.pictured.connect(self.take_pictures)
-        self.attach.chosen.connect(self.take_pictures)
+        self.edit.filed.connect(self.take_files)
+        self.edit.long_pasted.connect(self._take_text)
+        self.attach.chosen.connect(self.take_files)
         self.attached.changed.connect(self._on_text)
+        self.documents.changed.connect(self._on_text)
+        self.documents.dropped.connect(self.reader.drop)
+        self.documents.text_asked.connect(self._put_back)
+        self.reader.changed.connect(self._on_read)
         self.setFocusProxy(self.edit)
         self.button.clicked.connect(self._press)
         self._refresh()
@@ -221,7 +250,8 @@ class Composer(QFrame):
 
     @property
     def draft(self) -> Draft:
-        return Draft(self.text, self._edited, self._before, self.attached.files, self._begins)
+        files, documents = self.attached.files, self.documents.attached
+        return Draft(self.text, self._edited, self._before, files, documents, self._begins)
 
     @property
     def editing(self) -> bool:
@@ -239,7 +269,33 @@ class Composer(QFrame):
     def see(self, card: ModelCard | None) -> None:
         """The model that will read what is sent."""
         self._card = card
-        self.attach.setVisible(card is not None and card.pictures and not self._answer)
+        self.attach.offer(card is None or card.pictures)
+        self.attach.setVisible(not self._answer)
+
+    def take_files(self, files: Sequence[Path]) -> None:
+        """Attach files: pictures as such, all others as documents."""
+        shown = [file for file in files if is_picture(file)]
+        if shown:
+            self.take_pictures(shown)
+        others = [file for file in files if not is_picture(file)]
+        have = len(self.documents.attached)
+        if have + len(others) > MOST:
+            words = f"A message can have {MOST} documents, and this one would have {have + len(others)}."
+            self.refused.emit(words)
+            return
+        if others:
+            self.documents.show_attached((*self.documents.attached, *map(self.reader.read, others)))
+            self.edit.setFocus()
+
+    def take_mime(self, source: QMimeData) -> bool:
+        """Attach what was dropped next to the message; False for what is neither a file nor a picture."""
+        if files := files_in(source):
+            self.take_files(files)
+        elif found := pictures.in_mime(source):
+            self.take_pictures(found)
+        else:
+            return False
+        return True
 
     def take_pictures(self, found: list) -> None:
         """Attach images and files of pictures, or say why not."""
@@ -255,9 +311,11 @@ class Composer(QFrame):
         self.attached.show_files((*self.attached.files, *more))
         self.edit.setFocus()
 
-    def begin_edit(self, text: str, message_id: str, files: tuple[bytes, ...] = ()) -> None:
+    def begin_edit(
+        self, text: str, message_id: str, files: tuple[bytes, ...] = (), documents: tuple[Attached, ...] = ()
+    ) -> None:
         """Put an earlier message into the field; the next ``sent`` replaces it."""
-        self.show_draft(Draft(text, message_id, self._before if self.editing else self.text, files))
+        self.show_draft(Draft(text, message_id, self._before if self.editing else self.text, files, documents))
         self.edit.setFocus()
 
     def begin_answer(self, message_id: str) -> None:
@@ -266,13 +324,15 @@ class Composer(QFrame):
         self.edit.setFocus()
 
     def show_draft(self, draft: Draft) -> None:
-        text, self._edited, self._before, files, self._begins = draft
+        text, self._edited, self._before, files, documents, self._begins = draft
         self._answer = self.is_answer(draft)
         self._banner.setText(BEGINS if self._begins else EDITS_ANSWER if self._answer else EDITS)
         self._banner.setVisible(self.editing)
         self.see(self._card)
         self.edit.setPlainText(text)
         self.attached.show_files(files)
+        self.documents.show_attached(documents)
+        self._on_read()
         self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
         self._refresh()
 
@@ -309,17 +369,45 @@ class Composer(QFrame):
             self.sent.emit(self.text.strip("\n"))
 
     def _recall(self) -> None:
-        if not self.editing and not self.attached.files:
+        if not (self.editing or self.attached.files or self.documents.attached):
             self.recalled.emit()
 
     @property
     def _something(self) -> bool:
-        return bool(self.text.strip() or self.attached.files)
+        return bool(self.text.strip() or self.attached.files or self.documents.attached)
 
     @property
     def _takes(self) -> bool:
         saves = self._answer and not self._begins
-        return not self._streaming and (not self._reason or self._queues or saves)
+        takes = not self._streaming and (not self._reason or self._queues or saves)
+        return takes and not self.documents.reading
+
+    def _on_read(self) -> None:
+        """Files that could not be read go, with a sentence each."""
+        failed = [each.failure for each in self.documents.attached if each.failure]
+        self.documents.show_attached([each for each in self.documents.attached if not each.failure])
+        if failed:
+            self.refused.emit(" ".join(failed))
+
+    def _take_text(self, text: str) -> None:
+        """A long text that was pasted, as a document."""
+        if len(self.documents.attached) >= MOST:
+            self.refused.emit(f"A message can have {MOST} documents, and this one has them.")
+            return
+        document = of_text(PASTED, text)
+        self.documents.show_attached((*self.documents.attached, Attached(PASTED, document, pasted=True)))
+
+    def _put_back(self, attached: Attached) -> None:
+        """A document that was pasted becomes text of the message again."""
+        assert attached.document is not None
+        text = attached.document.text
+        if len(self.text) + len(text) > MOST_CHARS:
+            self.edit.refuse(len(text))
+            return
+        self.documents.show_attached([each for each in self.documents.attached if each is not attached])
+        self.edit.setWordWrapMode(wrap_mode(text))
+        self.edit.insertPlainText(text)
+        self.edit.setFocus()
 
     def _press(self) -> None:
         if self._streaming:
@@ -344,7 +432,8 @@ class Composer(QFrame):
         does = f"{send} the {'answer' if self._answer else 'message'}"
         self.button.setAccessibleName("Stop the answer" if self._streaming else does)
         what = "Stop (Esc)" if self._streaming else f"{send} (Enter; Shift+Enter breaks the line)"
-        self.button.setToolTip(tip(what if send == "Save" else self._reason or what))
+        reason = self._reason or (READING if self.documents.reading else "")
+        self.button.setToolTip(tip(what if send == "Save" else reason or what))
         waits = f"{self._reason}. What you send now waits for it." if self._queues else self._reason
         self.edit.setPlaceholderText(waits or PLACEHOLDER)
         self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.chat.composer import Composer
@@ -14,6 +14,7 @@ from app.chat.find.find import FindInChat
 from app.chat.header import Header
 from app.chat.loading_bar import LoadingBar
 from app.chat.news import News
+from app.chat.pictures import files_in, in_mime
 from app.chat.session.background import Background
 from app.chat.session.branches import versions
 from app.chat.session.drafts import DraftTexts
@@ -61,7 +62,7 @@ class ChatPage(FocusFirst):
     ) -> None:
         super().__init__(parent)
         self._link = link
-        named(self, "chat-page", surface="bg")
+        named(self, "chat-page", surface="bg", acceptDrops=True)
         self.session = ChatSession(link, history, self)
         self.answers = self.session.answers
         self.header = Header(link, choice, theme, self)
@@ -141,6 +142,9 @@ class ChatPage(FocusFirst):
         self.legend.setVisible(tint)
         self.transcript.set_tint(tint)
 
+    def attach(self) -> None:
+        self.composer.attach.click()
+
     def toggle_tint(self) -> None:
         self.header.tint.click()
 
@@ -175,10 +179,20 @@ class ChatPage(FocusFirst):
         self.titles.stop()
         self.answers.interrupt_all()
         self.drafts.save()
+        self.composer.reader.stop()
         self.counter.stop()
         self.transcript.stop()
         self.finding.stop()
         self.loading.stop()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Files and pictures can be dropped anywhere on the page."""
+        if files_in(event.mimeData()) or in_mime(event.mimeData()):
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        if self.composer.take_mime(event.mimeData()):
+            event.acceptProposedAction()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -244,6 +258,7 @@ class ChatPage(FocusFirst):
         session.updated.connect(self.transcript.update_message)
         self.answers.grown.connect(self._on_grown)
         self.answers.waiting.connect(self._on_waiting)
+        self.answers.preparing.connect(self.transcript.wait)
         self.sending.changed.connect(self._show_state)
 
     def _on_opened(self) -> None:
@@ -256,7 +271,8 @@ class ChatPage(FocusFirst):
     def _show_branch(self) -> None:
         """The shown branch, or where it ends, changed."""
         talk = self.session.talk
-        self.transcript.show_path(talk.path, talk.branch, self.session.queued, self.session.calls)
+        session = self.session
+        self.transcript.show_path(talk.path, talk.branch, session.queued, session.calls, session.cache_savings)
         self.prompt_changed.emit()
 
     def _show_state(self) -> None:

@@ -9,9 +9,10 @@ from PySide6.QtCore import QBuffer, QMimeData, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QImage, QImageReader, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QToolButton, QWidget
 
+from app.documents.reading import KINDS
 from app.theme.icons import icon
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named
+from app.theme.widgets import fill, named, tip
 
 MOST = 8
 """Pictures of one message."""
@@ -57,13 +58,20 @@ def encoded(image: QImage) -> bytes:
     return png if len(png) <= MOST_BYTES else _saved(_on_white(image), "JPEG", _QUALITY)
 
 
-def in_mime(source: QMimeData) -> list[QImage | Path]:
-    """The pictures of a drop or of the clipboard; empty where it is something else, text above all."""
-    files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
-    if files and all(file.suffix.lower() in SUFFIXES for file in files):
-        return list(files)
+def in_mime(source: QMimeData) -> list[QImage]:
+    """The picture of a drop or of the clipboard; empty where it is something else, text above all."""
     image = source.imageData() if source.hasImage() and not source.hasText() else None
     return [image] if isinstance(image, QImage) and not image.isNull() else []
+
+
+def files_in(source: QMimeData) -> list[Path]:
+    """The files of a drop or of the clipboard; none where an address is not of this machine."""
+    urls = source.urls()
+    return [Path(url.toLocalFile()) for url in urls] if urls and all(url.isLocalFile() for url in urls) else []
+
+
+def is_picture(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES
 
 
 def taken(found: Sequence[QImage | Path], have: int) -> list[bytes]:
@@ -164,7 +172,7 @@ class AttachedPictures(QWidget):
 
 
 class AttachButton(QToolButton):
-    """Chooses files; shown where the model sees pictures."""
+    """Chooses documents, and pictures where the model sees them."""
 
     chosen = Signal(list)
 
@@ -172,18 +180,28 @@ class AttachButton(QToolButton):
         super().__init__(parent)
         self._theme = theme
         self.setAutoRaise(True)
-        named(self, "attach", title="Add pictures", tooltip="Add pictures: choose files, drop them here, or paste")
+        self._pictures = True
+        named(self, "attach")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.clicked.connect(self._choose)
         theme.changed.connect(self._recolour)
         self._recolour()
-        self.hide()
+        self.offer(True)
+
+    def offer(self, pictures: bool) -> None:
+        """``pictures``: whether they are offered, too."""
+        self._pictures = pictures
+        what = "documents or pictures" if pictures else "documents"
+        named(self, title=f"Add {what}", tooltip=tip(f"Add {what}: choose files, drop them here, or paste"))
 
     def _recolour(self) -> None:
         self.setIcon(icon(self._theme, "plus", 18))
 
     def _choose(self) -> None:
-        files, _ = QFileDialog.getOpenFileNames(self.window(), "Add pictures", "", FILTER)
+        known = [*KINDS, *(SUFFIXES if self._pictures else ())]
+        offered = [f"Files that can be read ({' '.join('*' + suffix for suffix in known)})", "All files (*)"]
+        offered[1:1] = [FILTER] if self._pictures else []
+        files, _ = QFileDialog.getOpenFileNames(self.window(), self.accessibleName(), "", ";;".join(offered))
         if files:
             self.chosen.emit([Path(file) for file in files])
 

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 
+from app.documents.records import Document, DocumentUse, counted, size_of
 from app.history.records import Chat, ListedChat, StoredMessage, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -34,6 +35,8 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
             lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
         for data in message.pictures:
             lines += [_picture(data), ""]
+        for document, use in message.documents:
+            lines += [f"*{_document(document, use)}*", ""]
         lines += [_closed(message.content.rstrip()), ""] if message.content or not message.parts else []
         for part in message.parts:
             lines += _part(part)
@@ -63,6 +66,15 @@ def file_name(chat: Chat | ListedChat, suffix: str = ".md") -> str:
     name = " ".join(_UNSAFE.sub(" ", chat.title).split()).encode("utf-8", "replace").decode()
     name = name.strip(" .")[:80].rstrip(" .") or "chat"
     return f"{name}_{suffix}" if _RESERVED.fullmatch(name) else name + suffix
+
+
+def _document(document: Document, use: DocumentUse | None) -> str:
+    """A document by its name; its text is not exported."""
+    name = re.sub(r"([\\*_`\[\]<>])", r"\\\1", " ".join(document.name.split()))
+    sent = ""
+    if use is not None and use.passages is not None:
+        sent = f"; {len(use.passages):,} of {counted(use.of, 'passage')} sent"
+    return f"Document: {name} ({document.facts.kind}, {size_of(document.facts)}{sent})"
 
 
 def _part(part: ToolCall | ToolResult) -> list[str]:

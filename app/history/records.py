@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from app.documents.records import Document, MessageDocument
 from engine.protocol import (
     FinishReason,
     Overflow,
@@ -161,6 +162,8 @@ class StoredMessage(NamedTuple):
     """Files of pictures that a message of the person shows, before its text."""
     parts: tuple[ToolCall | ToolResult, ...] = ()
     """The calls of tools behind an answer's text, or what a message of the role "tool" is: their results."""
+    documents: tuple[MessageDocument, ...] = ()
+    """Documents of a message of the person, which the model reads before its text."""
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -184,6 +187,15 @@ class StoredMessage(NamedTuple):
         return cut or (self.stats.edited and self.stats.reason is None)
 
 
+class Attached:
+    """A file of the message that is being written. Whoever reads it puts in what comes of that: ``document``, or
+    ``failure``, a sentence. ``pasted``: it was text on the clipboard, and can go back into the message."""
+
+    def __init__(self, name: str, document: Document | None = None, pasted: bool = False) -> None:
+        self.name, self.document, self.pasted = name, document, pasted
+        self.failure = ""
+
+
 class Draft(NamedTuple):
     """Text that was typed and not sent."""
 
@@ -194,8 +206,15 @@ class Draft(NamedTuple):
     """Text that was typed before that edit began, and comes back after it."""
     pictures: tuple[bytes, ...] = ()
     """Pictures of the message; the history does not keep them."""
+    documents: tuple[Attached, ...] = ()
+    """Documents of the message, some of which may still be read; the history does not keep them."""
     begins: str = ""
     """The id of the message to which it begins the answer, "" for none; the history does not keep it."""
+
+
+def attached(message: StoredMessage) -> tuple[Attached, ...]:
+    """The documents of a message, for the one that takes its place."""
+    return tuple(Attached(each.document.name, each.document) for each in message.documents)
 
 
 class SearchHit(NamedTuple):

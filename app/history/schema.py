@@ -141,7 +141,23 @@ CREATE INDEX messages_by_end ON messages (lower(substr(content, -2)));
 CREATE INDEX messages_by_last ON messages (lower(substr(content, -1)));
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10, _V11)
+_V12 = """
+-- Texts of documents with their facts, as JSON, each once; and of which messages they are parts. ``sent``: what of one
+-- the model was given, as JSON; null: that is not decided.
+CREATE TABLE documents (digest TEXT PRIMARY KEY, facts TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE message_documents (
+    message TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE, place INTEGER NOT NULL,
+    document TEXT NOT NULL REFERENCES documents (digest), name TEXT NOT NULL, sent TEXT NOT NULL DEFAULT 'null',
+    PRIMARY KEY (message, place)
+);
+CREATE INDEX message_documents_by_document ON message_documents (document);
+CREATE TRIGGER documents_delete AFTER DELETE ON message_documents BEGIN
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document);
+END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10, _V11, _V12)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

@@ -11,6 +11,9 @@ from app.history.records import Chat, StoredMessage, now
 
 _CHANGING = ("content", "state", "stats", "spans", "thinking", "parts")
 """Columns of a message that change while it is written."""
+_NAMED = (
+    "INSERT INTO message_documents VALUES (?,?,?,?,?) ON CONFLICT (message, place) DO UPDATE SET sent = excluded.sent"
+)
 
 
 class Statement(NamedTuple):
@@ -35,13 +38,18 @@ def of_chat(chat: Chat) -> Statement:
 
 
 def of_message(message: StoredMessage) -> list[Statement]:
-    """Insert the message with its pictures, or replace it."""
+    """Insert the message with its pictures and documents, or replace it."""
     stats, spans = packed(message.stats), packed(message.spans)
     row = (*message[:6], stats, spans, message.created or now(), message.thinking, packed(message.parts))
     updates = ", ".join(f"{name} = excluded.{name}" for name in _CHANGING)
     kept = Statement(f"{_insert('messages', cells.MESSAGE)} ON CONFLICT (id) DO UPDATE SET {updates}", row)
     shown = "INSERT OR REPLACE INTO pictures VALUES (?,?,?)"
-    return [kept, *(Statement(shown, (message.id, place, data)) for place, data in enumerate(message.pictures))]
+    parts = [Statement(shown, (message.id, place, data)) for place, data in enumerate(message.pictures)]
+    for place, (document, use) in enumerate(message.documents):
+        text = (document.digest, packed(document.facts), document.text)
+        named = (message.id, place, document.digest, document.name, packed(use))
+        parts += [Statement("INSERT OR IGNORE INTO documents VALUES (?,?,?)", text), Statement(_NAMED, named)]
+    return [kept, *parts]
 
 
 def packed(value: object) -> str:

@@ -10,10 +10,12 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
+from app.documents.records import Document, DocumentFacts, DocumentUse, MessageDocument
 from app.history import backups, cells, search, statements, writer
 from app.history.bulk import BulkWriter
 from app.history.cells import Bad
@@ -125,6 +127,8 @@ class HistoryStore(QObject):
         shown = self._pictures(chat_id)
         messages = [cells.message(row, bad) for row in rows]
         messages = [message._replace(pictures=tuple(shown.get(message.id, ()))) for message in messages]
+        read = self._documents(chat_id)
+        messages = [message._replace(documents=tuple(read.get(message.id, ()))) for message in messages]
         if bad:
             chat = self.chat(chat_id)
             self._mend(bad, dict.fromkeys((one.row for one in bad), chat.title if chat is not None else ""))
@@ -141,6 +145,25 @@ class HistoryStore(QObject):
         for message, data in rows:
             if isinstance(data, bytes):
                 found.setdefault(cells.plain(message), []).append(data)
+        return found
+
+    def _documents(self, chat_id: str) -> dict[str, list[MessageDocument]]:
+        """The documents of a chat's messages, by their ids; what of them cannot be read is at its default."""
+        found: dict[str, list[MessageDocument]] = {}
+        known: dict[str, tuple[DocumentFacts, str]] = {}
+        rows = self._read(
+            "SELECT r.message, r.document, r.name, r.sent FROM message_documents r JOIN messages m ON m.id = r.message "
+            "WHERE m.chat = ? ORDER BY r.message, r.place",
+            chat_id,
+        )
+        for message, digest, name, sent in rows:
+            if digest not in known:
+                texts = self._read("SELECT facts, text FROM documents WHERE digest = ?", digest)
+                facts, text = texts[0] if texts else ("{}", "")
+                known[digest] = _unpacked(facts, DocumentFacts, DocumentFacts()), cells.plain(text)
+            document = Document(cells.plain(name), known[digest][1], known[digest][0], cells.plain(digest))
+            use = _unpacked(sent, DocumentUse | None, DocumentUse())
+            found.setdefault(cells.plain(message), []).append(MessageDocument(document, use))
         return found
 
     def tools(self, chat_id: str, digest: str) -> ToolConfig | None:
@@ -238,8 +261,8 @@ class HistoryStore(QObject):
         kept, *shown = statements.of_message(message)
         with self.together() if shown else contextlib.nullcontext():
             self._write(*kept, message.chat, key=f"message {message.id}")
-            for picture in shown:
-                self._write(*picture, message.chat)
+            for part in shown:
+                self._write(*part, message.chat)
 
     def save_tools(self, chat_id: str, tools: ToolConfig | None) -> str:
         """Keep what an answer of this chat is told of tools, None for no tools; its digest."""
@@ -515,6 +538,14 @@ def _identity(path: Path) -> tuple[int, int]:
     """Device and inode of the file at a path. Raises OSError."""
     facts = path.stat()
     return facts.st_dev, facts.st_ino
+
+
+def _unpacked(cell: Any, kind: Any, default: Any) -> Any:
+    """A value of JSON, or what stands for one that cannot be read."""
+    try:
+        return msgspec.json.decode(cell, type=kind)
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+        return default
 
 
 def _keep_private(path: Path) -> None:

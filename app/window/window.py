@@ -343,6 +343,10 @@ class MainWindow(QWidget):
             self._unfold_plots = False
             self._fold_plots.setChecked(True)
 
+    def _attach(self) -> None:
+        self.show_page(self.CHAT)
+        self.chat.attach()
+
     def _bind(self) -> None:
         regions, zoom, whole = Regions(self._parts), self._appearance, self.simple.unless_hidden
         self.commands.give(
@@ -355,6 +359,7 @@ class MainWindow(QWidget):
                 "focus_composer": lambda: self.show_page(self.CHAT),
                 "regenerate": self.chat.regenerate_last,
                 "rename": self._rename,
+                "attach": self._attach,
                 "toggle_tint": self.chat.toggle_tint,
                 "chat_settings": self._show_chat_settings,
                 "show_palette": self.show_palette,

@@ -29,7 +29,13 @@ def _pynvml(site: Path) -> list[Text]:
     return [("LICENSE", head[1].strip().encode() + b"\n")] if len(head) > 2 else []
 
 
+def _cobble(site: Path) -> list[Text]:
+    """Neither the wheel nor its repository has a text: its metadata names the licence (BSD) and the author."""
+    return [(path.name, path.read_bytes()) for path in site.glob("cobble-*.dist-info/METADATA")]
+
+
 TEXTS: dict[str, Callable[[Path], list[Text]]] = {
+    "cobble": _cobble,
     "latex2mathml": lambda site: note("latex2mathml"),
     "nvidia-ml-py": _pynvml,
     "pyside6-essentials": lambda site: common("LGPL-3", "GPL-3") + note("qt"),

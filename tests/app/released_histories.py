@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+from app.documents.records import Document, DocumentFacts, DocumentUse, MessageDocument, Passage
 from app.history.records import AnswerStats, Chat, Folder, ListedChat, OmittedContext, StoredMessage, TextSpan
 from engine.protocol import RemoteModel, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
@@ -124,6 +125,19 @@ CREATE VIRTUAL TABLE letter_runs USING fts5vocab ('letters', 'instance');
 CREATE INDEX messages_by_end ON messages (lower(substr(content, -2)));
 CREATE INDEX messages_by_last ON messages (lower(substr(content, -1)));
 """,
+    """
+CREATE TABLE documents (digest TEXT PRIMARY KEY, facts TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE message_documents (
+    message TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE, place INTEGER NOT NULL,
+    document TEXT NOT NULL REFERENCES documents (digest), name TEXT NOT NULL, sent TEXT NOT NULL DEFAULT 'null',
+    PRIMARY KEY (message, place)
+);
+CREATE INDEX message_documents_by_document ON message_documents (document);
+CREATE TRIGGER documents_delete AFTER DELETE ON message_documents BEGIN
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document);
+END;
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
@@ -133,7 +147,15 @@ DRAFT = "chat, text, edited"
 PICTURE = "message, place, data"
 TOOLS = "chat, digest, config"
 FOLDER = "id, name, folded"
-_TABLES = {FOLDER: "folders", DRAFT: "drafts", PICTURE: "pictures", TOOLS: "tools"}
+DOCUMENT, PART = "digest, facts, text", "message, place, document, name, sent"
+_TABLES = {
+    FOLDER: "folders",
+    DRAFT: "drafts",
+    PICTURE: "pictures",
+    TOOLS: "tools",
+    DOCUMENT: "documents",
+    PART: "message_documents",
+}
 MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
 
 _STATS = (
@@ -253,6 +275,14 @@ _ROWS = (
         (CHAT + ", archived", "'past', 'Past', 110.0, 112.0, '', '{}', '', 0, 1"),
         (MESSAGE, "'sail', 'trip', '', 'user', 'Sail to 龘', 'complete', '{}', '[]', 113.0"),
     ],
+    # schema 12
+    [
+        (CHAT, "'read', 'Read', 104.0, 105.0, '', '{}', '', 0"),
+        (MESSAGE, "'about', 'read', '', 'user', 'About what?', 'complete', '{}', '[]', 122.0"),
+        (DOCUMENT, """'f00', '{"kind":"PDF","bytes":9,"pages":2,"starts":[0,4]}', 'One.Two.'"""),
+        (PART, """'about', 0, 'f00', 'a.pdf', '{"passages":[[1,4,8]],"of":2,"tokens":40}'"""),
+        (PART, """'about', 1, 'f00', 'b.pdf', 'null'"""),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -285,6 +315,7 @@ _CHATS = (
     [Chat("far", "Far", 90.0, 91.0, remote=RemoteModel(server="lab", model="m"))],
     [Chat("kit", "Kit", 100.0, 101.0, servers=("files",))],
     [Chat("trip", "Trip", 110.0, 111.0), Chat("past", "Past", 110.0, 112.0)],
+    [Chat("read", "Read", 104.0, 105.0)],
 )
 FOLDERS = [Folder("f1", "Trips", True)]
 LISTED = [
@@ -396,6 +427,19 @@ _MESSAGES = (
         )
     ],
     [StoredMessage("sail", "trip", "", "user", "Sail to 龘", created=113.0)],
+    [
+        StoredMessage(
+            *("about", "read", "", "user", "About what?"),
+            created=122.0,
+            documents=(
+                MessageDocument(
+                    Document("a.pdf", "One.Two.", DocumentFacts("PDF", 9, 2, starts=[0, 4]), "f00"),
+                    DocumentUse([Passage(1, 4, 8)], 2, 40),
+                ),
+                MessageDocument(Document("b.pdf", "One.Two.", DocumentFacts("PDF", 9, 2, starts=[0, 4]), "f00")),
+            ),
+        )
+    ],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},

@@ -118,21 +118,35 @@ def test_a_message_that_no_model_could_read_stays_in_the_composer(start) -> None
     assert program.history.chats() == []
 
 
-def test_too_long_a_paste_is_refused_before_it_is_laid_out(start) -> None:
+def test_a_paste_of_50_mb_becomes_a_document_without_being_laid_out(start) -> None:
     program = start(model=False)
-    edit, pasted = program.chat.composer.edit, QMimeData()
-    edit.setPlainText("half a thought")
-    pasted.setText("word " * 1_000_000)
-    edit.insertFromMimeData(pasted)
-    check_sentence(program.chat.notice.text, "5,000,000", "2,000,000", "Insert a part")
-    assert program.chat.composer.text == "half a thought"
+    composer, pasted = program.chat.composer, QMimeData()
+    composer.edit.setPlainText("half a thought")
+    pasted.setText("word " * 10_000_000)
+    composer.edit.insertFromMimeData(pasted)
+    (attached,) = composer.documents.attached
+    assert len(attached.document.text) == MOST_CHARS
+    (note,) = attached.document.facts.notes
+    check_sentence(note, "2,000,000 of 50,000,000")
+    assert composer.text == "half a thought"
+    (button,) = composer.documents.findChildren(QPushButton, "document-text")
+    assert button.isHidden(), "a part of it would be lost"
+
+
+def test_what_is_too_long_for_a_message_stays_a_document(start) -> None:
+    program = start(model=False)
+    composer, pasted = program.chat.composer, QMimeData()
+    composer.edit.setPlainText("half a thought")
     pasted.setText("x" * (MOST_CHARS - 4))
-    edit.insertFromMimeData(pasted)
-    assert program.chat.composer.text == "half a thought", "with what stands there it is too long"
-    edit.selectAll()
+    composer.edit.insertFromMimeData(pasted)
+    composer.documents.findChild(QPushButton, "document-text").click()
+    check_sentence(program.chat.notice.text, "1,999,996", "2,000,000", "Insert a part")
+    assert composer.text == "half a thought", "with what stands there it is too long"
+    assert len(composer.documents.attached) == 1
+    composer.edit.selectAll()
     pasted.setText("a part")
-    edit.insertFromMimeData(pasted)
-    assert program.chat.composer.text == "a part"
+    composer.edit.insertFromMimeData(pasted)
+    assert composer.text == "a part"
 
 
 def test_an_endless_word_is_broken_anywhere(qtbot, theme) -> None:
@@ -144,6 +158,8 @@ def test_an_endless_word_is_broken_anywhere(qtbot, theme) -> None:
     pasted = QMimeData()
     pasted.setText("x" * 100_000)
     edit.insertFromMimeData(pasted)
+    composer.documents.findChild(QPushButton, "document-text").click()
+    assert composer.documents.isHidden()
     assert edit.wordWrapMode() is modes.WrapAnywhere
     assert edit.toPlainText() == "x" * 100_000
     edit.setPlainText("short words " * 10_000)

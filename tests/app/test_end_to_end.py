@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, Qt
@@ -104,11 +105,11 @@ def test_a_picture_is_described(start, qtbot) -> None:
     """Pasted into the message, read by the small model that sees, and there again when the chat is opened."""
     program = real(start)
     composer = program.chat.composer
-    assert composer.attach.isHidden()
+    assert composer.attach.accessibleName() == "Add documents"
     program.chat.header.load("kvasir-seeing", "")
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.pictures, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: not composer.reason, timeout=PATIENCE_MS)
-    assert composer.attach.isVisible()
+    assert composer.attach.accessibleName() == "Add documents or pictures"
     data = QMimeData()
     data.setImageData(square("red"))
     composer.edit.insertFromMimeData(data)
@@ -161,8 +162,9 @@ def cost(program: WindowProgram, qtbot, key: str) -> Cost:
 
 
 @pytest.mark.slow
-def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
-    """Two chats with the same instructions, another version of an answer and of a question, and a deletion."""
+def test_chats_share_the_cache_and_leave_it(start, qtbot, tmp_path: Path) -> None:
+    """Two chats with the same instructions, another version of an answer and of a question, a deletion, and two chats
+    about one document."""
     program = real(start)
     program.window.findChild(QToolButton, "top.cache").click()
     panes = program.window.cache.panes
@@ -202,6 +204,23 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     qtbot.waitUntil(lambda: {row.node.chat for row in panes.tree.rows.rows} == {first}, timeout=PATIENCE_MS)
     program.sidebar.delete(first)
     qtbot.waitUntil(lambda: not panes.tree.rows.rows and not panes.map.pages.counts()["cached"], timeout=PATIENCE_MS)
+
+    manual, composer = tmp_path / "manual.md", program.chat.composer
+    manual.write_text("A page holds the keys and values of sixteen tokens.\n" * 20)
+    said = []
+    for question in ("What is a page?", "How large is it?"):
+        program.chat.new_chat()
+        composer.take_files([manual])
+        qtbot.waitUntil(lambda: not composer.documents.reading, timeout=PATIENCE_MS)
+        ask(program, qtbot, question)
+        answered(program, qtbot)
+        asked = program.chat.session.talk.last("user")
+        said.append(program.chat.transcript.view(asked.id).findChild(QLabel, "document-lines").text())
+    tokens = asked.documents[0].use.tokens
+    assert tokens > 200
+    assert said[0] == f"{tokens} tokens read by the model"
+    kept = int(said[1].removeprefix("Read once, kept: ").removesuffix(f" of {tokens} tokens came from the cache"))
+    assert tokens - 16 - 8 < kept <= tokens, "all but the last page, or a few tokens of the template more"
 
 
 @pytest.mark.slow

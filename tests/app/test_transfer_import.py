@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtWidgets import QFileDialog, QPushButton
 
+from app.documents.records import DocumentUse, MessageDocument, Passage, of_text
 from app.history.records import AnswerStats, Chat, Folder, Repeat, StoredMessage, TextSpan
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
@@ -315,7 +316,15 @@ def test_own_files_come_back_whole(qtbot, sidebar: Sidebar, history: HistoryStor
     tools = ToolConfig(tools=[Tool(name="files__read")])
     stats = AnswerStats(model="m", tools="d1", servers=["files"], repeat=Repeat("b", True, "same"))
     messages = [
-        StoredMessage("q", "c", "", "user", "half \ud83d", pictures=(b"one", b"two"), created=7.0),
+        StoredMessage(
+            *("q", "c", "", "user", "half \ud83d"),
+            created=7.0,
+            pictures=(b"one", b"two"),
+            documents=(
+                MessageDocument(of_text("a.txt", "One. Two."), DocumentUse([Passage(1, 0, 4)], 2, 9)),
+                MessageDocument(of_text("b.txt", "Three.")),
+            ),
+        ),
         StoredMessage(
             "a", "c", "q", "assistant", "Yes", "complete", stats, (TextSpan("accepted", 3, "eagle"),), 8.0, "Hm"
         ),

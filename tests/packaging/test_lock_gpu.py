@@ -35,7 +35,7 @@ def test_a_distribution_without_a_fitting_wheel_ends_it() -> None:
 def test_the_engine_needs_nothing_of_the_window_and_torch_comes_from_the_recipe() -> None:
     wanted = {lock_gpu.name_of(line) for line in lock_gpu.engine_requires()}
     assert {"numpy", "tokenizers", "starlette", "nvidia-ml-py"} <= wanted
-    assert not wanted & {"torch", "pyside6-essentials", "markdown-it-py", "pygments", "ziamath"}
+    assert not wanted & {"torch", "pyside6-essentials", "markdown-it-py", "pygments", "ziamath", "pypdfium2", "mammoth"}
     limited = {lock_gpu.name_of(line) for line in lock_gpu.tested_versions()}
     assert "numpy" in limited
     assert not limited & {"torch", "triton"}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.chat.attached import DocumentCount
 from app.chat.composer import Composer
 from app.chat.context.bar import ContextBar
 from app.chat.session.session import ChatSession
+from app.documents.plan import LEAST_ROOM, planned
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -39,6 +41,8 @@ class ContextCounter(QObject):
         session.ended.connect(self._on_ended)
         for grown in (session.answers.grown, session.answers.waiting):
             grown.connect(self._on_grown)
+        session.tokens.changed.connect(self._show)
+        composer.documents.changed.connect(self._show)
         link.counted.connect(self._on_counted)
         link.loaded.connect(self._ask_soon)
         link.state_changed.connect(self._on_state)
@@ -109,10 +113,30 @@ class ContextCounter(QObject):
     def _show(self, *_: object) -> None:
         card = self._link.card if self._session.talk.chat.remote is None else None
         limit, tokens = card.context if card is not None else 0, self._tokens
+        extra = self._show_documents(limit)
         if (growth := self._session.growth) is not None:
             prompt, written = growth
             tokens = (prompt or tokens or 0) + written
+        elif tokens is not None:
+            tokens += extra
         self._bar.show_tokens(tokens, limit, self._seen(tokens, limit) if tokens is not None else None)
+
+    def _show_documents(self, context: int) -> int:
+        """Say at each document that is to be sent how many tokens it has, and whether it fits; returns the tokens of
+        what will be sent of them. ``context`` 0: nobody counts."""
+        documents = [each.document for each in self._composer.documents.attached]
+        known = {at: self._session.tokens.of(each) for at, each in enumerate(documents) if each and context}
+        counts = {at: tokens for at, tokens in known.items() if tokens is not None}
+        # Where earlier messages make room for what is new, they take none from it.
+        base = self._tokens or 0 if self._session.talk.chat.overflow == "stop" else 0
+        plan = planned(context, base, list(counts.values()))
+        sent = dict(zip(counts, plan.whole, strict=True))
+        shown = [
+            DocumentCount(counts[at], sent[at], plan.passages >= LEAST_ROOM) if at in counts else None
+            for at in range(len(documents))
+        ]
+        self._composer.documents.show_counts(shown)
+        return plan.tokens
 
     def _seen(self, tokens: int, limit: int) -> int:
         """After a part of the conversation was left out, what the model sees is what it saw for the last answer."""

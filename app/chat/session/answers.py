@@ -4,6 +4,7 @@ they end."""
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.session.again import repeat
+from app.chat.session.settling import Settling
 from app.history.records import OmittedContext, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from app.link.calls import PendingCall
@@ -55,17 +57,17 @@ class _Answer:
     thinking_since: float = 0.0
     thought_s: float = 0.0
     calls: protocol.CallCollector = field(default_factory=protocol.CallCollector)
-    listing: PendingCall[Any, Any] | None = None
-    """The question for the tools, which comes before that for the answer."""
+    listing: PendingCall[Any, Any] | Settling | None = None
+    """What comes before the question for the answer: that for the tools, or the choice of passages."""
     notice: str = ""
     """Sentences on tools that it does not have."""
 
     @classmethod
-    def continuing(cls, before: StoredMessage, message: StoredMessage, system: bool) -> _Answer:
+    def continuing(cls, before: StoredMessage, message: StoredMessage) -> _Answer:
         """The answer ``before`` as ``message``, which grows behind its end."""
         spans = list(before.spans) or ([TextSpan("", len(before.content))] if before.content else [])
         parts, thoughts = ([text] if text else [] for text in (before.content, before.thinking))
-        answer = cls(message, parts, thoughts, spans, system=system, before=before, thought_s=before.stats.thought_s)
+        answer = cls(message, parts, thoughts, spans, before=before, thought_s=before.stats.thought_s)
         if not before.content:  # it goes on thinking
             answer.thinking_since = time.monotonic() - answer.thought_s
         return answer
@@ -134,11 +136,6 @@ def origin(source: protocol.Source, chars: int) -> TextSpan:
     return TextSpan("corrected", chars) if source == "corrected" else TextSpan("accepted", chars, source)
 
 
-def _system(prompt: list[protocol.ChatMessage]) -> bool:
-    """True if the prompt begins with a system prompt."""
-    return bool(prompt) and prompt[0].role == "system"
-
-
 class Answers(QObject):
     """A message's id is its request's id. Answers go on in the background when another chat is shown."""
 
@@ -152,6 +149,8 @@ class Answers(QObject):
     """The finished or interrupted Message."""
     counted = Signal()
     """:attr:`chats` may be others now."""
+    preparing = Signal(str, str)
+    """(message id, work that comes before it is asked)."""
     refused = Signal(object, object)
     """(the Message, which stayed empty and is removed from the history, the engine's Error)."""
     not_continued = Signal(object)
@@ -180,28 +179,56 @@ class Answers(QObject):
     def begin(
         self,
         message: StoredMessage,
-        prompt: list[protocol.ChatMessage],
+        prompt: Callable[[], list[protocol.ChatMessage]],
         earlier: str,
         original: StoredMessage | None = None,
+        settling: Settling | None = None,
     ) -> None:
         """Ask the engine for this empty message, which is saved; ``earlier`` is the id of the answer before it, or "".
 
-        ``original`` is the answer that it repeats exactly: what came of that is said when it ends.
+        ``original`` is the answer that it repeats exactly: what came of that is said when it ends. ``settling`` comes
+        before ``prompt`` is called.
         """
-        self._start(_Answer(message, system=_system(prompt), original=original), prompt, earlier)
+        self._start(_Answer(message, original=original), prompt, earlier, settling)
 
     def go_on(
-        self, before: StoredMessage, message: StoredMessage, prompt: list[protocol.ChatMessage], earlier: str
+        self,
+        before: StoredMessage,
+        message: StoredMessage,
+        prompt: Callable[[], list[protocol.ChatMessage]],
+        earlier: str,
+        settling: Settling | None = None,
     ) -> None:
         """Have the answer ``before`` go on as ``message``, which is saved; ``prompt`` ends with its text."""
         earlier = message.id if message.id in self._known else earlier
-        self._start(_Answer.continuing(before, message, _system(prompt)), prompt, earlier)
+        self._start(_Answer.continuing(before, message), prompt, earlier, settling)
 
-    def _start(self, answer: _Answer, prompt: list[protocol.ChatMessage], earlier: str) -> None:
-        message, original = answer.message, answer.original
+    def _start(
+        self,
+        answer: _Answer,
+        prompt: Callable[[], list[protocol.ChatMessage]],
+        earlier: str,
+        settling: Settling | None,
+    ) -> None:
+        message = answer.message
         self._running[message.id] = answer
         self._save.start()
         self.counted.emit()
+        if settling is None:
+            self._ask(answer, prompt(), earlier)
+            return
+
+        def go_on() -> None:
+            answer.listing = None
+            self._ask(answer, prompt(), earlier)
+
+        answer.listing = settling
+        settling.told.connect(lambda words: self.preparing.emit(message.id, words))
+        settling.start(go_on)
+
+    def _ask(self, answer: _Answer, prompt: list[protocol.ChatMessage], earlier: str) -> None:
+        message, original = answer.message, answer.original
+        answer.system = bool(prompt) and prompt[0].role == "system"
         parent = earlier if earlier in self._known else ""
         asked = message.stats
 
@@ -251,7 +278,6 @@ class Answers(QObject):
     def stop(self, message_id: str) -> None:
         answer = self._running.get(message_id)
         if answer is not None and answer.listing is not None:
-            answer.listing.cancel()
             self._interrupt(message_id, None)
         elif answer is not None:
             self._link.send(protocol.Cancel(id=message_id))
@@ -397,6 +423,8 @@ class Answers(QObject):
 
     def _pop(self, message_id: str) -> _Answer | None:
         answer = self._running.pop(message_id, None)
+        if answer is not None and answer.listing is not None:
+            answer.listing.cancel()
         if not self._running:
             self._save.stop()
         if answer is not None:

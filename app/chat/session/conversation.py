@@ -8,6 +8,8 @@ from itertools import zip_longest
 
 import msgspec
 
+from app.documents.prompt import with_documents
+from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -78,13 +80,20 @@ class Conversation:
             return None
         return self._history.tools(self.chat.id, answer.stats.tools)
 
-    def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> StoredMessage:
+    def ask(
+        self,
+        text: str,
+        instead_of: str = "",
+        pictures: tuple[bytes, ...] = (),
+        documents: tuple[MessageDocument, ...] = (),
+    ) -> StoredMessage:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
         parent = self.tree.get(instead_of).parent if instead_of else self.leaf
         with self._history.together():
             if parent and self.tree.get(parent).wants_results:
                 parent = self.add_results(parent, []).id
             asked = StoredMessage(new_id(), self.chat.id, parent, "user", text, created=now(), pictures=pictures)
+            asked = asked._replace(documents=documents)
             if not self.saved:
                 self.chat = self.chat._replace(title=self.first_title(asked), updated=now())
                 self._history.save_chat(self.chat)
@@ -98,7 +107,14 @@ class Conversation:
     @staticmethod
     def first_title(message: StoredMessage) -> str:
         """The title of a chat that begins with this message, until it gets another."""
-        return title_of(message.content or "A picture")
+        return title_of(message.content or (message.documents[0].document.name if message.documents else "A picture"))
+
+    def set_uses(self, message_id: str, documents: tuple[MessageDocument, ...]) -> StoredMessage:
+        """Keep what of its documents is sent with a message."""
+        message = self.tree.get(message_id)._replace(documents=documents)
+        self.tree.put(message)
+        self._history.save_message(message)
+        return message
 
     def add_results(self, answer: str, results: Sequence[ToolResult]) -> StoredMessage:
         """Append the message with the results of an answer's calls; one without a result was not run.
@@ -272,9 +288,8 @@ def _said(message: StoredMessage, called: bool) -> ChatMessage:
     """The message as the model is given it; calls that have no results are none."""
     if message.role == "tool":
         return ChatMessage(role="tool", parts=list(message.parts))
-    return ChatMessage.of(
-        message.role, message.content, message.thinking, message.pictures, message.calls if called else ()
-    )
+    content = with_documents(message.content, message.documents)
+    return ChatMessage.of(message.role, content, message.thinking, message.pictures, message.calls if called else ())
 
 
 def title_of(text: str) -> str:

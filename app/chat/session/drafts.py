@@ -49,7 +49,7 @@ class DraftTexts(QObject):
         more, tree = self._unsaved.pop(self._chat, Draft()), self._session.talk.tree
         draft = self._history.draft(self._chat)
         edited, begins = (each if each in tree else "" for each in (draft.edited, more.begins))
-        draft = draft._replace(edited=edited, pictures=more.pictures, begins=begins)
+        draft = draft._replace(edited=edited, pictures=more.pictures, documents=more.documents, begins=begins)
         self._kept = draft
         self._composer.show_draft(draft)
 

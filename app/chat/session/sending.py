@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.composer import MOST_CHARS, Composer
+from app.chat.composer import MOST_CHARS, READING, Composer
 from app.chat.header import Header
 from app.chat.news import News
 from app.chat.session.continuing import elsewhere
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
 from app.chat.welcome import CHOOSE
+from app.documents.records import MessageDocument
 from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -52,6 +53,7 @@ class Sending(QObject):
             signal.connect(self.refresh)
         session.settings_changed.connect(self.refresh)
         header.loading_changed.connect(self.refresh)
+        composer.documents.changed.connect(self.refresh)
         link.withheld.connect(self._send_queued)
         link.failed.connect(self._on_failed)
 
@@ -139,15 +141,19 @@ class Sending(QObject):
 
     def _send(self, text: str, ready: bool) -> None:
         draft = self._composer.draft
+        if self._composer.documents.reading:
+            self.say_while(READING, lambda: self._composer.documents.reading)
+            return
         self._composer.clear()
         self._news.dismiss()
-        self._session.send(text, draft.edited, ready, draft.pictures)
+        documents = tuple(MessageDocument(each.document) for each in draft.documents if each.document is not None)
+        self._session.send(text, draft.edited, ready, draft.pictures, documents)
 
     def ask(self, question: str) -> None:
         """A question that was offered; what is in the composer already stays there."""
         if self.reason and not self.queues:
             self.say_reason()
-        elif self._composer.text or self._composer.draft.pictures:
+        elif self._composer.text or self._composer.draft.pictures or self._composer.draft.documents:
             self._news.say("Send what you wrote first, or delete it.")
         else:
             self.send(question)
@@ -161,8 +167,10 @@ class Sending(QObject):
         parts = dict.fromkeys((typed, draft.text, taken.text if edit else ""))
         words = "\n".join(part for part in parts if part)
         pictures = (*draft.pictures, *(taken.pictures if edit else ()))
-        if (words, pictures) != (draft.text, draft.pictures):
-            self._composer.show_draft(Draft(words, taken.edited if edit else draft.edited, draft.before, pictures))
+        documents = (*draft.documents, *(taken.documents if edit else ()))
+        taken = Draft(words, taken.edited if edit else draft.edited, draft.before, pictures, documents)
+        if taken != draft._replace(edited=taken.edited):
+            self._composer.show_draft(taken)
         self._composer.setFocus()
 
     def refresh(self, *_: object) -> None:

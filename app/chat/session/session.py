@@ -9,9 +9,12 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
+from app.chat.session.settling import Settling, came_from_cache, first_undecided
+from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.thinking_switch import allowed
-from app.history.records import AnswerStats, Draft, StoredMessage
+from app.documents.records import MessageDocument
+from app.history.records import AnswerStats, Draft, StoredMessage, attached
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -50,6 +53,7 @@ class ChatSession(QObject):
         self.answers.ended.connect(self._on_ended)
         self.answers.refused.connect(self._on_refused)
         self.answers.not_continued.connect(self.refused)
+        self.tokens = DocumentTokens(link, self)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -109,14 +113,21 @@ class ChatSession(QObject):
         self._show(Conversation(self._history, chat, messages))
         return True
 
-    def send(self, text: str, instead_of: str = "", ready: bool = True, pictures: tuple[bytes, ...] = ()) -> None:
+    def send(
+        self,
+        text: str,
+        instead_of: str = "",
+        ready: bool = True,
+        pictures: tuple[bytes, ...] = (),
+        documents: tuple[MessageDocument, ...] = (),
+    ) -> None:
         """Append the person's message, or add it as an alternative to ``instead_of``, and ask for the answer.
 
         Where the model is not ``ready``, :meth:`send_queued` asks for it.
         """
         self.tools.stop(self.talk.leaf)  # calls that wait for the person's word are not run any more
         fresh = not self.talk.saved
-        asked = self.talk.ask(text, instead_of, pictures)
+        asked = self.talk.ask(text, instead_of, pictures, documents)
         if fresh:
             self.saved.emit(self.chat_id)
         if ready:
@@ -149,7 +160,7 @@ class ChatSession(QObject):
             self._show(self.talk.fresh())
         else:
             self.changed.emit()
-        return Draft(message.content, origin, pictures=message.pictures)
+        return Draft(message.content, origin, pictures=message.pictures, documents=attached(message))
 
     def send_queued(self) -> None:
         """The model is ready: ask what waited for it, in every chat."""
@@ -179,12 +190,12 @@ class ChatSession(QObject):
     def go_on(self, message: StoredMessage) -> None:
         """Have the last answer of the branch go on where its text ends."""
         talk, card = self.talk, self._link.card
-        prompt, before = talk.prompt(message.id), talk.answer_before(message.id)
+        before = talk.answer_before(message.id)
         with self._history.together():
             name, thinking = card.name if card is not None else "", allowed(card, message.stats.thinking)
             answer = talk.continue_answer(message, name, thinking)
             self._history.save_message(answer)
-        self.answers.go_on(message, answer, prompt, before)
+        self.answers.go_on(message, answer, lambda: talk.prompt(message.id), before, self._settling(talk, message.id))
         self.changed.emit()
         self.asked.emit()
 
@@ -231,6 +242,13 @@ class ChatSession(QObject):
             return self.tools.shown(message)
         return [ShownCall(call, "done") for call in message.calls]
 
+    def cache_savings(self, message: StoredMessage) -> list[str]:
+        """For each document of a message of the shown branch, what the cache saved of reading it."""
+        path = self.talk.path
+        place = next((at for at, each in enumerate(path) if each.id == message.id), len(path))
+        answers = [each for each in path[place + 1 :] if each.role == "assistant"]
+        return [came_from_cache(each.use, answers) for each in message.documents]
+
     def switch(self, message_id: str, step: int) -> None:
         """Show another version of a message."""
         self.talk.switch(message_id, step)
@@ -255,7 +273,8 @@ class ChatSession(QObject):
         return self.answers.tools.get(self.talk.chat.servers)
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
-        """Messages that would be sent now, with ``draft`` in the composer; and the thinking setting to render them."""
+        """Messages that would be sent now, with ``draft`` in the composer but for its documents; and the thinking
+        setting to render them."""
         edited = self.talk.tree.get(draft.edited) if draft.edited else None
         parent = draft.begins or (edited.parent if edited is not None else self.talk.leaf)
         some = draft.text.strip() or draft.pictures
@@ -316,7 +335,22 @@ class ChatSession(QObject):
         with self._history.together():
             answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers, remote)
             self._history.save_message(answer)
-        self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
+        settling, before = self._settling(talk, parent), talk.answer_before(answer.id)
+        self.answers.begin(answer, lambda: talk.prompt(parent), before, original, settling)
+
+    def _settling(self, talk: Conversation, leaf: str) -> Settling | None:
+        """The choice of what is sent of documents that were never asked about; None where there are none."""
+        if first_undecided(talk, leaf) is None:
+            return None
+        settling = Settling(self._link, self.tokens, talk, leaf, self.answers.tools.get(talk.chat.servers), self)
+        settling.kept.connect(self._on_settled)
+        return settling
+
+    def _on_settled(self, message: StoredMessage) -> None:
+        """The chat may have been left, and come back to, meanwhile."""
+        if message.id in self.talk.tree:
+            self.talk.tree.put(message)
+            self.changed.emit()
 
     def _on_updated(self, message: StoredMessage) -> bool:
         """False for a message of another chat."""
@@ -367,8 +401,16 @@ class ChatSession(QObject):
             self._history.set_leaf(message.chat, message.parent, touch=False)
             return
         self.talk.remove(message.id)
+        self._undecide(message.parent)
         self.changed.emit()
         self.refused.emit(error)
+
+    def _undecide(self, message_id: str) -> None:
+        """A question that was refused, and has no other answer: what of its documents is sent is decided again when it
+        is, perhaps with another model."""
+        question = self.talk.tree.get(message_id) if message_id else None
+        if question is not None and question.documents and self.talk.tree.newest_leaf(message_id) == message_id:
+            self.talk.set_uses(message_id, tuple(each._replace(use=None) for each in question.documents))
 
     def _on_history_changed(self, chat_id: str) -> None:
         """Renamed or deleted elsewhere: a deleted chat leaves the screen, its answer stops."""

@@ -11,7 +11,7 @@ from app.chat.session import again
 from app.chat.session.continuing import declined
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
-from app.history.records import StoredMessage
+from app.history.records import StoredMessage, attached
 from app.texts.side_by_side import SideBySide
 from app.theme.theme import Theme
 
@@ -38,7 +38,7 @@ class MessageActions(QObject):
         elif action == "edit" and message_id == session.queued:
             self._sending.take_back(True)
         elif action == "edit":
-            self._composer.begin_edit(message.content, message_id, message.pictures)
+            self._composer.begin_edit(message.content, message_id, message.pictures, attached(message))
         elif action == "begin":
             self._composer.begin_answer(message_id)
         elif action == "continue" and (reason := declined(message)):

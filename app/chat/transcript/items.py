@@ -34,4 +34,5 @@ def estimate(message: StoredMessage, column: int) -> int:
     share, line = (0.75, 20) if message.role == "user" else (1.0, 22)
     per_line = max(20, int(column * share / 7))
     lines = sum(1 + len(piece) // per_line for piece in message.content.split("\n"))
-    return (lines + bool(message.thinking) + len(message.parts)) * line + FOOTER_PX[message.role] + 20
+    lines += bool(message.thinking) + len(message.parts) + 2 * len(message.documents)
+    return lines * line + FOOTER_PX[message.role] + 20

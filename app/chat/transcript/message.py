@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFrame, QLabel, QWidget
 from app.chat.pictures import ShownPictures
 from app.chat.session.tools import ShownCall
 from app.chat.transcript.calls import CallBlock, ResultBlock
+from app.chat.transcript.documents import DocumentBlock
 from app.chat.transcript.folded import Folded
 from app.chat.transcript.footer import Footer
 from app.chat.transcript.text import found
@@ -23,6 +24,7 @@ from app.chat.transcript.text.table_block import TableBlock
 from app.chat.transcript.text.unfinished import steady
 from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
+from app.documents.records import MessageDocument
 from app.history.records import StoredMessage, TextSpan
 from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
@@ -79,6 +81,8 @@ class MessageView(QWidget):
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
         self._pictures = ShownPictures(message.pictures, self._bubble) if self._bubble and message.pictures else None
+        self._documents: list[DocumentBlock] = []
+        self._shown_documents: tuple[MessageDocument, ...] = ()
         self._waiting = named(QLabel(self), "waiting", role="caption")
         self._waiting.setVisible(False)
         self._footer = Footer(message, self)
@@ -101,7 +105,9 @@ class MessageView(QWidget):
     @property
     def folds(self) -> list[Folded]:
         """The parts that can be folded, from the top."""
-        return [*([self._thinking] if self._thinking is not None else []), *self._calls, *self._results]
+        thinking = [self._thinking] if self._thinking is not None else []
+        documents = [part for each in self._documents for part in (each, *each.passages)]
+        return [*documents, *thinking, *self._calls, *self._results]
 
     @property
     def focused(self) -> bool:
@@ -115,6 +121,7 @@ class MessageView(QWidget):
     def show_message(self, message: StoredMessage) -> None:
         """Show the record as it is now: all of it, its state and its statistics."""
         self._message, self._spans = message, message.spans
+        self._show_documents(message.documents)
         if message.state == "streaming":
             calls = tuple(message.calls)
             self.stream(message.content, message.spans, message.thinking, message.stats.thought_s, calls)
@@ -142,6 +149,11 @@ class MessageView(QWidget):
                 )
             changed |= self._calls[place].show_call(shown)
         return changed
+
+    def show_saved(self, sentences: Sequence[str]) -> bool:
+        """Say at each document what the cache saved of reading it; True if that is another height."""
+        changed = [each.say(words) for each, words in zip(self._documents, sentences, strict=False)]
+        return any(changed)
 
     def stream(
         self,
@@ -303,6 +315,15 @@ class MessageView(QWidget):
         if self._thinking is not None:
             self._thinking.show_thinking(text, seconds, growing)
 
+    def _show_documents(self, documents: tuple[MessageDocument, ...]) -> None:
+        """The documents of a message of the person, and once that is decided what of them is sent."""
+        if documents == self._shown_documents or self._bubble is None:
+            return
+        self._shown_documents = documents
+        for block in self._documents:
+            take_out(block)
+        self._documents = [self._folding(DocumentBlock(each, self._theme, self._bubble)) for each in documents]
+
     def _folding(self, fold: FoldedT) -> FoldedT:
         fold.refolded.connect(lambda: self.refolded.emit(self._message.id))
         fold.show()
@@ -400,15 +421,17 @@ class MessageView(QWidget):
         assert isinstance(text, TextBlock)
         most = int(width * BUBBLE_SHARE) - 2 * left
         shown = self._pictures.fit(most) if self._pictures is not None else QSize(0, 0)
-        inner = max(shown.width(), min(most, text.natural_width() + 2))
-        height = text.fit(inner)
-        if self._pictures is not None:
-            self._pictures.setGeometry(left, top, shown.width(), shown.height())
-            top += shown.height() + GAP_PX if self._message.content else 0
-            height = height if self._message.content else shown.height()
-        text.setGeometry(left, top, inner, height)
-        text.setVisible(bool(self._message.content) or self._pictures is None)
-        height += top + BUBBLE_PX[1]
+        listed = max((each.natural_width() for each in self._documents), default=0)
+        inner = max(shown.width(), min(most, max(listed, text.natural_width() + 2)))
+        parts: list[tuple[QWidget, QSize]] = [(each, QSize(inner, each.fit(inner))) for each in self._documents]
+        parts += [(self._pictures, shown)] if self._pictures is not None else []
+        said = bool(self._message.content) or not parts
+        parts += [(text, QSize(inner, text.fit(inner)))] if said else []
+        text.setVisible(said)
+        for part, size in parts:
+            part.setGeometry(left, top, size.width(), size.height())
+            top += size.height() + GAP_PX
+        height = top - GAP_PX + BUBBLE_PX[1]
         self._bubble.setGeometry(width - inner - 2 * left, 0, inner + 2 * left, height)
         return height + 2
 
@@ -446,7 +469,8 @@ class MessageView(QWidget):
     def _name(self) -> None:
         who = {"user": "You", "assistant": "Answer", "tool": "Results of tools"}[self._message.role]
         unseen = " (the model no longer sees this)" if self._veil is not None else ""
-        self.setAccessibleName(f"{who}{unseen}: {self._message.content[:200]}")
+        names = "".join(f"{each.document.name}, " for each in self._message.documents)
+        self.setAccessibleName(f"{who}{unseen}: {names}{self._message.content[:200]}")
 
     def _on_action(self, name: str) -> None:
         if name == "copy":

@@ -43,6 +43,8 @@ Branch = Callable[[str], tuple[int, int]]
 """(index, count) of a message among its versions."""
 Calls = Callable[[StoredMessage], Sequence[ShownCall]]
 """Calls of an answer, as they stand."""
+Saved = Callable[[StoredMessage], Sequence[str]]
+"""For each document of a message, what the cache saved of reading it."""
 
 
 class Transcript(QScrollArea):
@@ -60,6 +62,7 @@ class Transcript(QScrollArea):
         self._branch: Branch = lambda _: (0, 1)
         self._queued = ""
         self._calls: Calls = lambda _: []
+        self._saved: Saved = lambda _: []
         self._tint = False
         self._stick = True
         self._syncing = False
@@ -98,10 +101,15 @@ class Transcript(QScrollArea):
         return item.view if item is not None else None
 
     def show_path(
-        self, messages: Sequence[StoredMessage], branch: Branch, queued: str = "", calls: Calls = lambda _: []
+        self,
+        messages: Sequence[StoredMessage],
+        branch: Branch,
+        queued: str = "",
+        calls: Calls = lambda _: [],
+        saved: Saved = lambda _: [],
     ) -> None:
         """Show these messages; widgets of messages that stay are kept. ``queued``: the one that waits for the model."""
-        self._branch, self._queued, self._calls = branch, queued, calls
+        self._branch, self._queued, self._calls, self._saved = branch, queued, calls, saved
         old = {item.message.id: item for item in self._items}
         self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
         for item in old.values():
@@ -374,6 +382,8 @@ class Transcript(QScrollArea):
             item.view.show_model(self._changes_model(index))
             item.view.set_branch(*self._branch(item.message.id))
             if item.message.state != "streaming" and item.view.show_calls(self._calls(item.message)):
+                item.measured = False
+            if item.message.documents and item.view.show_saved(self._saved(item.message)):
                 item.measured = False
             if not item.measured:
                 fitted = item.view.fit(self._column())

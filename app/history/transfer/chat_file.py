@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from app.documents.records import DocumentFacts, DocumentUse, MessageDocument, document
 from app.history.records import AnswerStats, Chat, ListedChat, Role, State, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolCall, ToolConfig, ToolResult
@@ -18,6 +19,15 @@ LATER = "a later version of Kvasir wrote it"
 
 class LaterFormatError(ValueError):
     """A later version of Kvasir wrote the file."""
+
+
+class DocumentRecord(msgspec.Struct, omit_defaults=True):
+    """A document of a message. ``use``: what of it the model was given, null where that was not decided."""
+
+    name: str
+    text: str
+    facts: DocumentFacts = DocumentFacts()
+    use: DocumentUse | None = None
 
 
 class MessageRecord(msgspec.Struct, omit_defaults=True):
@@ -35,6 +45,7 @@ class MessageRecord(msgspec.Struct, omit_defaults=True):
     pictures: list[bytes] = []
     """Files of pictures, in base64."""
     parts: list[ToolCall | ToolResult] = []
+    documents: list[DocumentRecord] = []
 
 
 class ChatRecord(msgspec.Struct, omit_defaults=True, tag_field="format", tag=FORMAT):
@@ -96,6 +107,7 @@ class ChatRecord(msgspec.Struct, omit_defaults=True, tag_field="format", tag=FOR
                 one.thinking,
                 tuple(one.pictures),
                 tuple(one.parts),
+                tuple(MessageDocument(document(part.name, part.text, part.facts), part.use) for part in one.documents),
             )
             for one in self.messages
         ]
@@ -159,4 +171,5 @@ def _message(message: StoredMessage) -> MessageRecord:
         spans=list(message.spans),
         pictures=list(message.pictures),
         parts=list(message.parts),
+        documents=[DocumentRecord(part.name, part.text, part.facts, use) for part, use in message.documents],
     )

@@ -1,0 +1,206 @@
+"""What of a message's documents is sent, decided when it is asked: all of those that fit, passages of the others."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import msgspec
+from PySide6.QtCore import QObject, Signal
+
+from app.chat.session.conversation import Conversation
+from app.chat.session.tokens import DocumentTokens
+from app.command import End, LineCommand
+from app.documents import child
+from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, Plan, estimated, planned
+from app.documents.records import Document, DocumentUse, Found, MessageDocument, Passage, Search
+from app.history.records import StoredMessage
+from app.link.link import EngineLink, LinkState
+from engine import protocol
+from engine.protocol import ChatMessage
+
+SPREAD = "No word of the question stands in it, so its beginning and passages from all over it were sent."
+NO_ROOM = "The context has no room left for any passage of it."
+FAILED = "Its passages could not be searched, so its beginning was sent. ({reason})"
+_ID = "settle-"
+_numbers = itertools.count(1)
+
+
+class Settling(QObject):
+    """Decides for every message up to ``leaf`` for which that was not done, the first one first; then :meth:`start`
+    calls what it was given."""
+
+    told = Signal(str)
+    """What it is busy with."""
+    kept = Signal(object)
+    """A message whose documents are decided, as the history has it now."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        tokens: DocumentTokens,
+        talk: Conversation,
+        leaf: str,
+        tools: protocol.ToolConfig | None,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._link, self._tokens, self._talk, self._leaf, self._tools = link, tokens, talk, leaf, tools
+        self._documents: list[Document] = []
+        self._counts: dict[str, int] = {}
+        """By the ids they are asked under, tokens of the prompt without the documents, of what is kept of it where
+        earlier messages make room, and of the question alone."""
+        self._base = self._kept = self._question = ""
+        self._uses: list[DocumentUse] = []
+        self._plan: Plan | None = None
+        self._run: LineCommand | None = None
+        self._then: Callable[[], object] = lambda: None
+        self._over = False
+
+    def start(self, then: Callable[[], object]) -> None:
+        self._then = then
+        self._link.counted.connect(self._on_counted)
+        self._link.failed.connect(self._on_failed)
+        self._tokens.changed.connect(self._look)
+        self._next()
+
+    def _next(self) -> None:
+        message = first_undecided(self._talk, self._leaf)
+        if message is None:
+            self._over = True
+            self._then()
+            self.deleteLater()
+            return
+        self._message, self._documents = message, [each.document for each in message.documents]
+        self._uses, self._plan, self._counts = [], None, {}
+        self._base, self._kept, self._question = (f"{_ID}{next(_numbers)}" for _ in range(3))
+        self._count()
+
+    def _count(self) -> None:
+        link, message, talk = self._link, self._message, self._talk
+        asked = ChatMessage.of("user", message.content or " ", pictures=message.pictures)
+        prompt = [*talk.prompt(message.parent), asked]
+        kept = [*talk.prompt(self._lasting()), asked]
+        card = link.card if talk.chat.remote is None else None
+        if card is None or link.idle or link.state is not LinkState.CONNECTED:  # nobody counts, so it is estimated
+            said = sum(len(each.content) for each in kept) // 3
+            context = card.context if card is not None else UNKNOWN_CONTEXT
+            self._decide(context, said, said, [estimated(document) for document in self._documents])
+            return
+        for number, counted in ((self._base, prompt), (self._kept, kept)):
+            link.send(protocol.CountTokens(id=number, prompt=counted, tools=self._tools))
+        link.send(protocol.CountTokens(id=self._question, prompt=message.content))
+        self._look()
+
+    def _lasting(self) -> str:
+        """The id of the last earlier message that surely stays in the prompt: all, unless they make room when the
+        context is full, in which case the first does."""
+        message, talk = self._message, self._talk
+        if talk.chat.overflow == "stop":
+            return message.parent
+        return next((each.id for each in talk.tree.path(message.parent)), "")
+
+    def cancel(self) -> None:
+        """Decide nothing, and say nothing more."""
+        self._over = True
+        if self._run is not None:
+            self._run.drop()
+            self._run = None
+        self.deleteLater()
+
+    def _on_counted(self, message: protocol.Counted) -> None:
+        if message.id in (self._base, self._kept, self._question):
+            self._counts[message.id] = message.tokens
+            self._look()
+
+    def _on_failed(self, error: protocol.Error) -> None:
+        """What the engine does not count, it refuses when it is asked: that says why."""
+        if error.id in (self._base, self._kept, self._question):
+            self._counts[error.id] = 0
+            self._look()
+
+    def _look(self) -> None:
+        """Decide once every count is there."""
+        if self._over or self._plan is not None or len(self._counts) < 3:
+            return
+        card = self._link.card
+        if card is None:  # it went meanwhile, which the engine says when it is asked
+            self._decide(UNKNOWN_CONTEXT, 0, 0, [estimated(document) for document in self._documents])
+            return
+        counts = [self._tokens.of(document) for document in self._documents]
+        known = [count for count in counts if count is not None]
+        if len(known) == len(counts):
+            before = self._counts[self._base] - self._counts[self._question]
+            self._decide(card.context, self._counts[self._kept], before, known)
+
+    def _decide(self, context: int, base: int, before: int, counts: Sequence[int]) -> None:
+        self._plan = planned(context, base, counts)
+        for count, whole in zip(counts, self._plan.whole, strict=True):
+            passages = None if whole else list[Passage]()
+            self._uses.append(DocumentUse(passages, tokens=count, before=before))
+            before += count if whole else self._plan.passages
+        self._search(0)
+
+    def _search(self, place: int) -> None:
+        """Search the documents that are not sent whole from this one on, one after the other."""
+        assert self._plan is not None
+        while place < len(self._uses) and self._plan.whole[place]:
+            place += 1
+        if place == len(self._uses):
+            self._finish()
+            return
+        document, use = self._documents[place], self._uses[place]
+        if self._plan.passages < LEAST_ROOM:
+            self._uses[place] = msgspec.structs.replace(use, note=NO_ROOM)
+            self._search(place + 1)
+            return
+        self.told.emit(f"searching {document.name}")
+        chars = max(1, self._plan.passages * len(document.text) // max(1, use.tokens))
+        given = msgspec.json.encode(Search(document.text, self._message.content, chars))
+        found: list[Found] = []
+        run = self._run = LineCommand(
+            child.command(), ["search"], lambda line: msgspec.json.decode(line, type=Found), "The search", self, given
+        )
+        run.heard(found.append, lambda end: self._take(place, chars, found, end))
+
+    def _take(self, place: int, chars: int, found: list[Found], end: End) -> None:
+        self._run = None
+        if self._over:
+            return
+        text = self._documents[place].text
+        if found:
+            passages, of = found[0].passages, found[0].of
+            note = "" if found[0].matched else SPREAD
+        else:
+            passages, of, note = [Passage(1, 0, min(chars, len(text)))], 0, FAILED.format(reason=end.sentence)
+        before = sum(len(use.passages or ()) for use in self._uses[:place])
+        passages = [msgspec.structs.replace(each, number=each.number + before) for each in passages]
+        self._uses[place] = msgspec.structs.replace(self._uses[place], passages=passages, of=of, note=note)
+        self._search(place + 1)
+
+    def _finish(self) -> None:
+        documents = tuple(map(MessageDocument, self._documents, self._uses))
+        self.kept.emit(self._talk.set_uses(self._message.id, documents))
+        self._next()
+
+
+def first_undecided(talk: Conversation, leaf: str) -> StoredMessage | None:
+    """The first message up to ``leaf`` that has a document of which it is not decided what is sent."""
+    return next((each for each in talk.tree.path(leaf) if any(part.use is None for part in each.documents)), None)
+
+
+def came_from_cache(use: DocumentUse | None, answers: Sequence[StoredMessage]) -> str:
+    """What the cache saved of reading a document that was sent whole, in the answers after its message; "" where there
+    is nothing to say."""
+    if use is None or use.passages is not None or not use.tokens:
+        return ""
+    usages = [answer.stats.usage for answer in answers if answer.stats.remote is None]
+    shares = [min(use.tokens, max(0, usage.cached_tokens - use.before)) for usage in usages if usage is not None]
+    if not shares:
+        return ""
+    saved, times = sum(shares), sum(map(bool, shares))
+    if not saved:
+        return f"{use.tokens:,} tokens read by the model"
+    if times == 1:
+        return f"Read once, kept: {saved:,} of {use.tokens:,} tokens came from the cache"
+    return f"Read once, kept: {saved:,} tokens came from the cache in {times:,} answers"

@@ -1,0 +1,138 @@
+"""Documents of a message in the transcript: a line each, which unfolds the text that the model reads."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
+
+from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
+from app.documents.records import Document, MessageDocument, Passage, counted, size_of
+from app.theme.theme import Theme
+from app.theme.widgets import caption, say
+
+MOST_SHOWN = 40_000
+"""Characters of a document that are unfolded: more would have to be laid out while somebody waits."""
+_PREVIEW = 90
+"""Characters of a passage that its line shows."""
+
+
+class DocumentBlock(Folded):
+    """``passages``: those that were sent, each folded on its own, of a document that is not sent whole."""
+
+    def __init__(self, each: MessageDocument, theme: Theme, parent: QWidget) -> None:
+        help_text = "Show or hide what the model reads of this document"
+        super().__init__("document", help_text, f"Text of {each.document.name}", theme, parent)
+        self._document, self._use = each
+        self._saved = ""
+        self._lines = caption(name="document-lines")
+        self._note = caption(name="document-note")
+        for label in (self._lines, self._note):
+            label.setParent(self)
+        found = self._use.passages or [] if self._use is not None else []
+        self.passages = [PassageBlock(self._document, passage, theme, self) for passage in found]
+        for passage in self.passages:
+            passage.refolded.connect(self.refolded)
+        self._refresh_lines()
+        self.refresh()
+
+    def words(self) -> tuple[str, str]:
+        facts = self._document.facts
+        title = f"{self._document.name} · {facts.kind}, {size_of(facts)}"
+        return title, f"Document {self._document.name}, {facts.kind}, {size_of(facts)}"
+
+    def wanted(self) -> str:
+        if not self._open or self.passages or (self._use is not None and self._use.passages is not None):
+            return ""
+        return shown(self._document.text)
+
+    def say(self, saved: str) -> bool:
+        """Say what the cache saved of reading it; True if that is another height."""
+        if saved == self._saved:
+            return False
+        self._saved = saved
+        self._refresh_lines()
+        return True
+
+    def natural_width(self) -> int:
+        """Pixels that it takes at best."""
+        head = self.head.fontMetrics().horizontalAdvance(f"▸ {self.words()[0]}") + 16
+        said = [self._lines, *([self._note] if not self._note.isHidden() else [])]
+        return max([head, *(label.fontMetrics().horizontalAdvance(label.text()) + INDENT_PX + 2 for label in said)])
+
+    def refresh(self) -> None:
+        super().refresh()
+        for passage in self.passages:
+            passage.setVisible(self._open)
+
+    def fit(self, width: int) -> int:
+        self._name()
+        metrics = self.head.fontMetrics()
+        self.head.setText(metrics.elidedText(self.head.text(), Qt.TextElideMode.ElideMiddle, width - 16))
+        height = super().fit(width)
+        inner = width - INDENT_PX
+        if not self.body.isHidden():  # the text stands below what is said of it
+            said = self._place(self.head.height(), inner)
+            self.body.move(INDENT_PX, said + GAP_PX)
+            return said + GAP_PX + self.body.height()
+        height = self._place(height, inner)
+        for passage in self.passages if self._open else ():
+            high = passage.fit(inner)
+            passage.setGeometry(INDENT_PX, height + GAP_PX, inner, high)
+            height += GAP_PX + high
+        return height
+
+    def restyle(self) -> None:
+        super().restyle()
+        self._refresh_lines()
+
+    def _place(self, top: int, width: int) -> int:
+        """The lines below the head; returns where they end."""
+        for label in (self._lines, self._note):
+            if not label.isHidden():
+                high = label.heightForWidth(width)
+                label.setGeometry(INDENT_PX, top, width, high)
+                top += high
+        return top
+
+    def _refresh_lines(self) -> None:
+        use = self._use
+        if use is None:
+            line = ""
+        elif use.passages is None:
+            line = self._saved or (f"{counted(use.tokens, 'token')}" if use.tokens else "")
+        else:
+            sent = counted(len(use.passages), "passage")
+            line = f"{sent} of {use.of:,} sent, as the whole ({use.tokens:,} tokens) does not fit the context"
+        say(self._lines, line, "good" if self._saved.startswith("Read once") else "caption")
+        say(self._note, " ".join([*([use.note] if use and use.note else []), *self._document.facts.notes]), "warn")
+
+
+class PassageBlock(Folded):
+    """A passage under its number."""
+
+    def __init__(self, document: Document, passage: Passage, theme: Theme, parent: QWidget) -> None:
+        super().__init__("passage", "Show or hide this passage", f"Passage {passage.number}", theme, parent)
+        self._place_words = f"[{passage.number}] {document.place(passage.start)}"
+        self._text = document.text[passage.start : passage.end].strip()
+        self.refresh()
+
+    def words(self) -> tuple[str, str]:
+        preview = " ".join(self._text[: 2 * _PREVIEW].split())[:_PREVIEW]
+        return f"{self._place_words} · {preview}", f"Passage {self._place_words}"
+
+    def wanted(self) -> str:
+        return self._text if self._open else ""
+
+    def fit(self, width: int) -> int:
+        self._name()
+        metrics = self.head.fontMetrics()
+        self.head.setText(metrics.elidedText(self.head.text(), Qt.TextElideMode.ElideRight, width - 16))
+        return super().fit(width)
+
+
+def shown(text: str) -> str:
+    """The text as it is unfolded, with a word on what is not shown of a long one."""
+    if len(text) <= MOST_SHOWN:
+        return text
+    left = len(text) - MOST_SHOWN
+    return f"{text[:MOST_SHOWN]}\n\n[{left:,} more characters, which the model reads too, are not shown here]"
