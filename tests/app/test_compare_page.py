@@ -173,8 +173,8 @@ def test_the_dots_of_a_row_share_a_scale(qtbot, page):
     assert one.runs == [[151.2, 148.0, 155.1]]
     assert other.runs == [[212.0, 208.4, 219.3]]
     assert one.at(148.0) < one.at(151.2) < one.at(155.1) < one.at(208.4) < one.at(219.3) <= one.width()
-    assert one.width() == other.width()
-    assert one.at(180.0) == other.at(180.0)
+    assert abs(one.width() - other.width()) <= 1, "columns of a page of an odd width"
+    assert one.at(180.0) == pytest.approx(other.at(180.0), abs=1.0)
 
 
 def test_a_lossless_column_that_differs_is_called_a_fault_where_arithmetic_is_exact(qtbot, page, state):
