@@ -18,6 +18,8 @@ from engine.protocol import ToolCall, ToolResult
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 """Names that Windows has for devices."""
+_MARKS, _ESCAPED = re.compile(r"([\\*_`\[\]<>])"), r"\\\1"
+"""What Markdown would take for marks, and what it is written as."""
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
 
 
@@ -29,14 +31,14 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
         lines += ["## System", "", _closed(chat.system_prompt), ""]
     for message in path:
         if message.role != "tool":
-            lines += ["## You" if message.role == "user" else _answer_heading(message), ""]
+            lines += [f"## {speaker(message)}", ""]
         if message.thinking:
             head = thought_for(message.stats.thought_s)
             lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
         for data in message.pictures:
             lines += [_picture(data), ""]
         for document, use in message.documents:
-            lines += [f"*{_document(document, use)}*", ""]
+            lines += [f"*{_MARKS.sub(_ESCAPED, document_line(document, use))}*", ""]
         lines += [_closed(message.content.rstrip()), ""] if message.content or not message.parts else []
         for part in message.parts:
             lines += _part(part)
@@ -68,9 +70,16 @@ def file_name(chat: Chat | ListedChat, suffix: str = ".md") -> str:
     return f"{name}_{suffix}" if _RESERVED.fullmatch(name) else name + suffix
 
 
-def _document(document: Document, use: DocumentUse | None) -> str:
+def speaker(message: StoredMessage) -> str:
+    """Who wrote a message; a person's words in an answer are not given out as the model's alone."""
+    if message.role == "user":
+        return "You"
+    return f"{message.stats.model or 'Answer'}{' (edited)' if message.stats.edited else ''}"
+
+
+def document_line(document: Document, use: DocumentUse | None) -> str:
     """A document by its name; its text is not exported."""
-    name = re.sub(r"([\\*_`\[\]<>])", r"\\\1", " ".join(document.name.split()))
+    name = " ".join(document.name.split())
     sent = ""
     if use is not None and use.passages is not None:
         sent = f"; {len(use.passages):,} of {counted(use.of, 'passage')} sent"
@@ -122,7 +131,3 @@ def _closed(text: str) -> str:
         elif marks[0] == "~" or "`" not in rest:
             fence = marks
     return f"{text}\n{fence}" if fence else text
-
-
-def _answer_heading(message: StoredMessage) -> str:
-    return f"## {message.stats.model or 'Answer'}{' (edited)' if message.stats.edited else ''}"

@@ -31,6 +31,7 @@ from app.documents.records import (
 from app.history.export import to_markdown
 from app.history.records import AnswerStats, Draft, StoredMessage
 from app.history.store import HistoryStore
+from app.history.transfer.html import to_html
 from app.program import WindowProgram
 from app.theme.theme import Theme
 from engine import protocol
@@ -497,6 +498,7 @@ def test_an_exported_chat_names_its_documents(history: HistoryStore) -> None:
     exported = to_markdown(talk.chat, talk.path)
     assert "*Document: a\\_\\*.pdf (PDF, 2 pages)*\n" in exported
     assert "*Document: a.pdf (PDF, 2 pages; 1 of 12 passages sent)*\n\nLook" in exported
+    assert '<p class="note mute">Document: a_*.pdf (PDF, 2 pages)</p>' in to_html(talk.chat, talk.path)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from app.chat.transcript.text.markdown import to_html as markdown_to_html
-from app.history.export import picture_kind
+from app.history.export import document_line, picture_kind, speaker
 from app.history.records import Chat, StoredMessage, thought_for
 from app.theme.theme import DARK, LIGHT, Tokens
 from engine.protocol import ToolCall, ToolResult
@@ -89,17 +89,17 @@ def _head(words: str, paper: bool) -> str:
 
 
 def _message(message: StoredMessage, paper: bool) -> str:
-    who = "You" if message.role == "user" else message.stats.model or "Answer"
     inside = [_folded(thought_for(message.stats.thought_s), markdown_to_html(message.thinking), paper)]
     if not message.thinking:
         inside = []
     inside += [_picture(data, paper) for data in message.pictures]
+    inside += [f'<p class="note mute">{escape(document_line(*each))}</p>\n' for each in message.documents]
     if message.content:
         inside.append(_words(message.content, message.role == "user"))
     inside += [_part(part, paper) for part in message.parts]
     if message.state == "interrupted":
         inside.append('<p class="note mute">interrupted</p>\n')
-    head = "" if message.role == "tool" else _head(who, paper)
+    head = "" if message.role == "tool" else _head(speaker(message), paper)
     kind = "user" if message.role == "user" else "answer"
     return f'{head}<div class="{kind}">\n{"".join(inside)}</div>\n'
 
