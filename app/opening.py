@@ -47,9 +47,9 @@ def trouble(path: str) -> str:
                 return ""
             return f"{path} holds no model. Choose a folder with config.json in it, or a GGUF file."
         if not place.exists():
-            return f"There is no {path}. Choose a GGUF file or the folder of a model above the transcript."
+            return f"There is no {path}. Choose a GGUF file or the folder of a model with the model menu."
         if not place.is_file():  # reading a pipe would wait for ever
-            return f"{path} is not a file. Choose a GGUF file or the folder of a model above the transcript."
+            return f"{path} is not a file. Choose a GGUF file or the folder of a model with the model menu."
         with place.open("rb") as file:
             if place.suffix.lower() == ".gguf" or file.read(4) == b"GGUF":
                 return ""

@@ -27,8 +27,10 @@ from app.history.store import HistoryStore
 from app.lab.kept import kept_index
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
+from app.models.selector import ModelSelector
 from app.models.state.choice import LoadChoice
 from app.models.state.library import ModelLibrary
+from app.models.state.loads import ModelLoads
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
@@ -111,8 +113,9 @@ class WindowProgram:
         )
         self.library.store_moved.connect(self.store.move_models)
         self.library.downloads.limit = lambda: self.store.settings.download_limit
-        choice = LoadChoice(self.link, self.store, self.library)
-        self.chat = ChatPage(self.link, self.history, choice, self.theme)
+        loads = ModelLoads(self.link, LoadChoice(self.link, self.store, self.library))
+        self.chat = ChatPage(self.link, self.history, loads, self.theme)
+        self.selector = ModelSelector(self.link, loads, self.theme)
         self.sidebar = Sidebar(self.history, self.theme)  # after the chat, which says what of the history is unreadable
         self.lab: LabRuns | None = None
         self.compare: ComparisonRun | None = None
@@ -121,6 +124,7 @@ class WindowProgram:
         self._lab_index = paths.data_dir() / "lab" / "index.kept"
         help_page = HelpPage(paths.docs_dir(), self.theme)
         self.window = MainWindow(
+            selector=self.selector,
             sidebar=self.sidebar,
             chat=self.chat,
             panel=OptimisationPanel(self.theme),
@@ -158,10 +162,10 @@ class WindowProgram:
         """The parts of the window with the engine, the settings and the history."""
         link, store, window, chat = self.link, self.store, self.window, self.chat
         notice, panel, plots, settings_page = window.notice, window.panel, window.plots, window.settings_page
-        EngineWiring(link, chat, window.bar, settings_page, window)
+        EngineWiring(link, window.bar, settings_page, window)
         # Before the models: what a welcome says of the switches is known when the first model is asked for.
         switches = SwitchWiring(link, store, panel, chat, plots, notice, window)
-        models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
+        models = ModelWiring(link, store, chat.loads, settings_page, plots, notice, window)
         PresetWiring(link, store, chat, window)
         WhyWiring(link, plots, panel, self.theme, window)
         self.measuring = measuring = MeasureWiring(link, panel, chat, notice, window)
@@ -183,15 +187,18 @@ class WindowProgram:
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
         window.models_page.remote_asked.connect(self._chat_with)
-        ElsewhereWiring(chat.session, (panel, plots, window.cache), window)
-        GettingWiring(link, store, self.library, chat, notice, self.opener.open, self._find_models, window)
+        ElsewhereWiring(chat.session, self.selector, (panel, plots, window.cache), window)
+        GettingWiring(
+            link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window
+        )
         ServerWiring(link, self.server, window)
-        loading = LoadSettingsWiring(link, chat.header, self.opener.open, self.theme, window)
-        window.models_page.settings_asked.connect(loading.open)
+        loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
+        for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
+            asked.connect(loading.open)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         link.state_changed.connect(self._on_link)
-        chat.header.guard = switches.guard = self.opener.guard
+        chat.loads.guard = switches.guard = self.opener.guard
         chat.why_asked.connect(window.show_why_fast)
 
     def _make_lab(self) -> LabView:
@@ -249,7 +256,7 @@ class WindowProgram:
     def _load_with(self, model: str, draft: str) -> None:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""
         self.window.show_page(MainWindow.CHAT)
-        self.chat.header.load(model, draft or None, chosen=bool(draft))
+        self.chat.loads.load(model, draft or None, chosen=bool(draft))
 
     def _chat_with(self, remote: RemoteModel) -> None:
         """Have a model of another server answer in the chat on screen."""
@@ -306,6 +313,7 @@ class WindowProgram:
         self.cache_wiring.close_down()
         self.sidebar.close_down()
         self.chat.close_down()
+        self.selector.close_down()
         self.link.shutdown()
         self.history.close()
 

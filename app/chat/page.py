@@ -12,7 +12,6 @@ from app.chat.context.offer import ContextOffer
 from app.chat.elsewhere import reason
 from app.chat.find.find import FindInChat
 from app.chat.header import Header
-from app.chat.loading_bar import LoadingBar
 from app.chat.news import News
 from app.chat.pictures import files_in, in_mime
 from app.chat.session.background import Background
@@ -33,7 +32,7 @@ from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
-from app.models.state.choice import LoadChoice
+from app.models.state.loads import ModelLoads
 from app.notice import NoticeBar
 from app.shortcuts import typed
 from app.theme.theme import Theme
@@ -44,8 +43,6 @@ from engine.protocol import ChatMessage, Sampling
 class ChatPage(FocusFirst):
     """One conversation at a time; answers of others go on in the background."""
 
-    status = Signal(str)
-    """Work that the page is busy with, for a status line; "" for nothing."""
     prompt_changed = Signal()
     """:meth:`last_prompt` may give something else now."""
     chat_changed = Signal(str)
@@ -54,19 +51,20 @@ class ChatPage(FocusFirst):
     """The person wants to see what makes answers fast."""
     models_asked = Signal()
     """The person wants a model that is not here."""
+    file_asked = Signal()
+    """The person wants to open a model's file."""
     tint_changed = Signal(bool)
     """The person switched the tints on or off here."""
 
     def __init__(
-        self, link: EngineLink, history: HistoryStore, choice: LoadChoice, theme: Theme, parent: QWidget | None = None
+        self, link: EngineLink, history: HistoryStore, loads: ModelLoads, theme: Theme, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self._link = link
+        self._link, self.loads = link, loads
         named(self, "chat-page", surface="bg", acceptDrops=True)
         self.session = ChatSession(link, history, self)
         self.answers = self.session.answers
-        self.header = Header(link, choice, theme, self)
-        self.loading = LoadingBar(theme, self)
+        self.header = Header(link, loads, theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
         self.finding = FindInChat(self.session, self.transcript, self.focus_composer, theme, self)
@@ -77,7 +75,7 @@ class ChatPage(FocusFirst):
         self.settings = ChatSettings(theme, self)
         self.news = News(link, history, self.notice, self)
         self.composer.is_answer = self.session.writes_answer
-        self.sending = Sending(link, self.session, self.header, self.composer, self.waits, self.news, self)
+        self.sending = Sending(link, self.session, loads, self.composer, self.waits, self.news, self)
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
         self.adapters = ChatAdapters(link, self.session, self.settings, self)
         self.tools = ChatTools(link, self.session, self.settings, theme, self)
@@ -183,7 +181,6 @@ class ChatPage(FocusFirst):
         self.counter.stop()
         self.transcript.stop()
         self.finding.stop()
-        self.loading.stop()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and pictures can be dropped anywhere on the page."""
@@ -216,7 +213,7 @@ class ChatPage(FocusFirst):
         fill(foot, 1, (self.composer, 1000), 1)
         self.elsewhere = caption(name="chat.elsewhere")
         self.elsewhere.setContentsMargins(24, 6, 16, 6)
-        column = fill(QVBoxLayout(self), self.header, self.elsewhere, self.loading, self.legend, margins=0, spacing=0)
+        column = fill(QVBoxLayout(self), self.header, self.elsewhere, self.legend, margins=0, spacing=0)
         self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
         fill(column, (self.transcript, 1), self.notice, self.waits)
         column.addSpacing(12)
@@ -234,15 +231,12 @@ class ChatPage(FocusFirst):
         self.composer.recalled.connect(lambda: self.message_actions.act_on_last("user", "edit"))
         self.welcome.chosen.connect(self.sending.ask)
         self.welcome.write_asked.connect(self.focus_composer)
-        self.welcome.open_asked.connect(self.header.open_file)
+        self.welcome.open_asked.connect(self.file_asked)
         self.welcome.models_asked.connect(self.models_asked)
-        self.header.get_asked.connect(self.models_asked)
-        self.header.local_asked.connect(lambda: session.set_remote(None))
         self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self._open_settings)
         switched(self.header.tint, self.tint_changed.emit)
-        self.header.loading_changed.connect(self._on_loading)
-        self.loading.cancelled.connect(self.header.cancel)
+        self.loads.changed.connect(self._on_loading)
         self.settings.changed.connect(session.set_settings)
         self.settings.refused.connect(self.news.complain)
         self.settings.overflow_changed.connect(session.set_overflow)
@@ -277,14 +271,13 @@ class ChatPage(FocusFirst):
 
     def _show_state(self) -> None:
         """Show what can be asked of which model, or the reason nothing can."""
-        talk, loading = self.session.talk, self.header.loading
+        talk = self.session.talk
         card = self._link.card if talk.chat.remote is None else None
         self.header.set_remote(talk.chat.remote)
         say(self.elsewhere, reason(talk.chat.remote), "caption")
         self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
         self.composer.thinking.show_for(card, talk.chat.thinking)
         self.composer.see(card)
-        self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")
 
     def _on_grown(self, message_id: str) -> None:
         if message_id == self.session.talk.leaf:
@@ -295,8 +288,7 @@ class ChatPage(FocusFirst):
 
     def _on_loading(self) -> None:
         """An answer that was asked for while the model was unloaded waits for it."""
-        loading = self.header.loading
-        self.loading.show_loading(loading)
+        loading = self.loads.loading
         if self.session.streaming:
             self.transcript.wait(self.session.talk.leaf, loading_model(loading) if loading is not None else "")
 

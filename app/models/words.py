@@ -36,9 +36,10 @@ def stored(model: StoredModel) -> str:
     return " · ".join(filter(None, (about, size(model.bytes), can(model), whose, made)))
 
 
-def in_menu(model: StoredModel) -> str:
-    """Size, format and what else it can, as short as a menu has room for."""
-    return " · ".join(filter(None, (size(model.bytes), can(model))))
+def in_menu(model: StoredModel, adapters: int = 0) -> str:
+    """Size, format and what else it can, as short as a menu has room for. ``adapters``: those in memory with it."""
+    loaded = f"{adapters} adapter{'s' * (adapters != 1)}" if adapters else ""
+    return " · ".join(filter(None, (size(model.bytes), can(model), loaded)))
 
 
 def can(model: StoredModel) -> str:

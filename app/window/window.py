@@ -18,6 +18,7 @@ from app.gpu.card import PackCard
 from app.help.page import HelpPage
 from app.history.sidebar import Sidebar
 from app.models.page import ModelsPage
+from app.models.selector import ModelSelector
 from app.notice import NoticeBar, TakeTurns
 from app.panel.panel import OptimisationPanel
 from app.paths import licences_dir
@@ -60,6 +61,7 @@ class MainWindow(QWidget):
     def __init__(
         self,
         *,
+        selector: ModelSelector,
         sidebar: Sidebar,
         chat: ChatPage,
         panel: OptimisationPanel,
@@ -96,7 +98,7 @@ class MainWindow(QWidget):
         """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
         named(self, "window", surface="panel")
-        self.bar = TopBar(["Chat", "Models", "Lab", "Server", "Help", "Settings"], theme)
+        self.bar = TopBar(["Chat", "Models", "Lab", "Server", "Help", "Settings"], selector, theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
         self.gpu_card = PackCard()
@@ -381,10 +383,10 @@ class MainWindow(QWidget):
                 "show_shortcuts": self.show_shortcuts,
                 "show_log": self.show_log,
                 "show_about": self.show_about,
-                "open_file": self.chat.header.open_file,
+                "open_file": self.bar.selector.open_file,
                 "get_model": self.chat.models_asked.emit,
                 "reload_model": self.settings_page.reload_requested.emit,
-                "unload_model": self.chat.header.unload,
+                "unload_model": self.chat.loads.unload,
                 "quit": self.close,
             },
             {
@@ -394,8 +396,8 @@ class MainWindow(QWidget):
                 "toggle_cache": lambda: self.simple.refusal() or ("" if self._fold_cache.isEnabled() else _TOO_LOW),
                 "zoom_in": lambda: zoom.refusal(1),
                 "zoom_out": lambda: zoom.refusal(-1),
-                "reload_model": lambda: self.chat.header.refusal,
-                "unload_model": lambda: self.chat.header.refusal,
+                "reload_model": lambda: self.chat.loads.refusal,
+                "unload_model": lambda: self.chat.loads.refusal,
             },
         )
         self.commands.explain(self.sidebar.new_button, "new_chat", "New chat")

@@ -12,8 +12,10 @@ from app.chat.transcript.message import MessageView
 from app.chat.transcript.text.tint import TintRun
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
+from app.models.selector import ModelSelector
 from app.models.state.choice import LoadChoice
 from app.models.state.library import ModelLibrary
+from app.models.state.loads import ModelLoads
 from app.settings.store import SettingsStore
 from app.theme.theme import Theme
 
@@ -21,7 +23,15 @@ from app.theme.theme import Theme
 def chat_page(link: EngineLink, history: HistoryStore, theme: Theme) -> ChatPage:
     """The page alone, with settings of the test's own."""
     store = SettingsStore(paths.config_dir() / "settings.json")
-    return ChatPage(link, history, LoadChoice(link, store, ModelLibrary(link)), theme)
+    return ChatPage(link, history, ModelLoads(link, LoadChoice(link, store, ModelLibrary(link))), theme)
+
+
+def selector(qtbot, page: ChatPage, theme: Theme) -> ModelSelector:
+    """The model's button and menu of the title row, which belong to that page."""
+    made = ModelSelector(page._link, page.loads, theme)
+    qtbot.addWidget(made)
+    made.fill_menu()
+    return made
 
 
 def ask(qtbot, page: ChatPage, text: str) -> MessageView:

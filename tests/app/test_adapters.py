@@ -127,7 +127,7 @@ def test_after_a_restart_they_are_loaded_again(
     qtbot.waitUntil(lambda: len(link.adapters) == 2, timeout=30_000)
     assert held[0] == 0
     assert [card.name for card in link.adapters] == ["pirate", "poet"]
-    page.header.load("other", "")
+    page.loads.load("other", "")
     qtbot.waitUntil(lambda: link.card is not None and link.card.name == "other", timeout=10_000)
     assert link.adapters == [], "another model begins without"
 

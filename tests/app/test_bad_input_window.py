@@ -55,14 +55,14 @@ def test_broken_models_leave_the_loaded_one_and_what_was_typed(start, qtbot, tmp
     qtbot.keyClicks(program.chat.composer.edit, "half a thought")
     for breakage in BREAKAGES:
         if breakage.name in ("cut-weights", "unknown-architecture", "fewer-layers", "no-tokenizer", "no-numbers"):
-            program.chat.header.load(str(make(tmp_path, breakage)), None)
+            program.chat.loads.load(str(make(tmp_path, breakage)), None)
             text = says(program, qtbot, breakage.says[0])
             assert text.endswith(STILL_THERE)
             check_sentence(text.removesuffix(STILL_THERE), *breakage.says)
             ready(program, qtbot)
             assert program.link.card == card
             assert program.chat.composer.text == "half a thought"
-    program.chat.header.load(str(tmp_path / "nowhere"), None)
+    program.chat.loads.load(str(tmp_path / "nowhere"), None)
     check_sentence(says(program, qtbot, "nowhere"), "nowhere")
     qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
     assert ended(program, qtbot).stats.reason is not None
@@ -72,7 +72,7 @@ def test_broken_models_leave_the_loaded_one_and_what_was_typed(start, qtbot, tmp
 @pytest.mark.slow
 def test_a_refused_model_is_not_asked_for_again_at_the_next_start(start, qtbot) -> None:
     program = start()
-    program.chat.header.load("/models/missing", None)
+    program.chat.loads.load("/models/missing", None)
     says(program, qtbot, "There is no model")
     program.close()
     again = start()
@@ -171,19 +171,19 @@ def test_out_of_memory_at_load_and_while_answering(start, qtbot) -> None:
     program = start(engine=None)
     fits: list[protocol.Loaded] = []
     program.link.loaded.connect(fits.append)
-    program.chat.header.choice.load_options = lambda model: LoadOptions(memory=1_000_000)
-    program.chat.header.load(str(SOUND), "")
+    program.chat.loads.choice.load_options = lambda model: LoadOptions(memory=1_000_000)
+    program.chat.loads.load(str(SOUND), "")
     text = says(program, qtbot, "does not fit")
     assert text.endswith(STILL_THERE)
     check_sentence(text.removesuffix(STILL_THERE), "1 MB")
     ready(program, qtbot)
-    program.chat.header.choice.load_options = lambda model: LoadOptions()
-    program.chat.header.load(str(SOUND), "")
+    program.chat.loads.choice.load_options = lambda model: LoadOptions()
+    program.chat.loads.load(str(SOUND), "")
     qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
     fit = fits.pop().fit
     least = fit.weights + fit.activations + 288 * fit.kv // fit.kv_tokens
-    program.chat.header.choice.load_options = lambda model: LoadOptions(memory=least)
-    program.chat.header.load(str(SOUND), "")
+    program.chat.loads.choice.load_options = lambda model: LoadOptions(memory=least)
+    program.chat.loads.load(str(SOUND), "")
     qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
     ready(program, qtbot)
     program.chat.settings.changed.emit("", ENDLESS)

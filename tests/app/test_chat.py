@@ -20,7 +20,7 @@ from app.link.link import EngineLink, LinkState
 from app.texts.side_by_side import SideBySide
 from engine import protocol as p
 from engine.protocol import Sampling
-from tests.app.chatting import ask, button, chat_page, shown_text
+from tests.app.chatting import ask, button, chat_page, selector, shown_text
 from tests.kit.engine_thread import kill
 
 
@@ -102,25 +102,25 @@ def test_send_is_stop_while_an_answer_streams(qtbot, make_page) -> None:
     assert page.composer.button.text() == "Send"
 
 
-def test_without_a_model_the_composer_says_why(qtbot, make_page) -> None:
+def test_without_a_model_the_composer_says_why(qtbot, make_page, theme) -> None:
     page = make_page(load=False)
     assert page.composer.reason == "Choose a model to begin"
     page.composer.edit.setPlainText("hello")
     qtbot.keyClick(page.composer.edit, Qt.Key.Key_Return)
     assert page.composer.text == "hello"
     assert page.transcript.views == []
-    page.header.fill_menu()
-    actions = {action.text(): action for action in page.header._menu.actions()}
+    model = selector(qtbot, page, theme).model
+    actions = {action.text(): action for action in model.menu().actions()}
     actions["odd"].trigger()
     qtbot.waitUntil(lambda: not page.composer.reason, timeout=10_000)
-    assert page.header.model.text().startswith("odd · GPTQ 4-bit")
+    assert model.accessibleName().startswith("Model: odd · GPTQ 4-bit")
     assert "declined" in page.header.warning.toolTip()
-    assert page.header.draft.text() == "+ draft tiny-draft"
+    assert page.header.draft.text() == "draft tiny-draft"
 
 
 def test_a_failed_load_is_a_notice_in_place(qtbot, make_page) -> None:
     page = make_page()
-    page.header.load("/missing", None)
+    page.loads.load("/missing", None)
     qtbot.waitUntil(lambda: "no model at /missing" in page.notice.text, timeout=5_000)
     assert not page.composer.reason
 

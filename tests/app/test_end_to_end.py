@@ -106,7 +106,7 @@ def test_a_picture_is_described(start, qtbot) -> None:
     program = real(start)
     composer = program.chat.composer
     assert composer.attach.accessibleName() == "Add documents"
-    program.chat.header.load("kvasir-seeing", "")
+    program.chat.loads.load("kvasir-seeing", "")
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.pictures, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: not composer.reason, timeout=PATIENCE_MS)
     assert composer.attach.accessibleName() == "Add documents or pictures"

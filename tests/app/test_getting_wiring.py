@@ -57,8 +57,8 @@ def gguf(folder: Path, name: str) -> StoredModel:
 
 
 def menu(program: WindowProgram) -> dict[str, QAction]:
-    program.chat.header.fill_menu()
-    return {action.text(): action for action in program.chat.header._menu.actions() if action.text()}
+    program.selector.fill_menu()
+    return {action.text(): action for action in program.selector.model.menu().actions() if action.text()}
 
 
 def test_the_menu_knows_what_came_since_the_start(qtbot, program: WindowProgram, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_model_that_came_is_a_click_away_on_every_page(qtbot, program: WindowP
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.path == new.path)
     assert window.page == MainWindow.CHAT
     program.library.arrived.emit(new.name, new.path)
-    program.chat.header.load_now(new.path)  # as it may be loaded elsewhere
+    program.chat.loads.load_now(new.path)  # as it may be loaded elsewhere
     qtbot.waitUntil(lambda: not window.notice.text)
 
 

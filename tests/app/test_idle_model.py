@@ -21,8 +21,8 @@ def idle(program: WindowProgram, qtbot, minutes: int = 5) -> None:
 
 
 def menu(program: WindowProgram) -> list[str]:
-    program.chat.header.fill_menu()
-    return [action.text() for action in program.chat.header._menu.actions()]
+    program.selector.fill_menu()
+    return [action.text() for action in program.selector.model.menu().actions()]
 
 
 @pytest.mark.parametrize("how", ["send", "regenerate"])
@@ -34,13 +34,13 @@ def test_the_next_request_loads_it_again(start: Callable[..., WindowProgram], qt
         qtbot.waitUntil(lambda: not chat.streaming)
     assert "Unload the model" in menu(program)
     idle(program, qtbot)
-    assert chat.header.model.text().startswith("tiny · unloaded")
-    assert "loads it again" in chat.header.model.toolTip()
+    assert program.selector.model.accessibleName().startswith("Model: tiny · unloaded")
+    assert "loads it again" in program.selector.model.toolTip()
     assert "after 5 minutes without a request" in program.window.notice.text
     assert "Unload the model" not in menu(program)
     assert not chat.composer.reason, "something can be sent"
     waited: list[str] = []
-    chat.header.loading_changed.connect(lambda: waited.append(chat.transcript.views[-1].waiting_text))
+    chat.loads.changed.connect(lambda: waited.append(chat.transcript.views[-1].waiting_text))
     if how == "send":
         qtbot.keyClicks(chat.composer.edit, "Hello")
         qtbot.keyClick(chat.composer.edit, Qt.Key.Key_Return)
@@ -52,7 +52,7 @@ def test_the_next_request_loads_it_again(start: Callable[..., WindowProgram], qt
     assert link.card is not None
     assert not link.idle
     assert "drawn with seed" in chat.session.talk.path[-1].content
-    assert chat.header.model.text().startswith("tiny · GPTQ")
+    assert program.selector.model.accessibleName().startswith("Model: tiny · GPTQ")
     assert not program.window.notice.text
 
 

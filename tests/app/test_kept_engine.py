@@ -29,8 +29,8 @@ def choose(program: WindowProgram, qtbot, key: str, wanted: p.Value) -> None:
 
 
 def menu(program: WindowProgram) -> dict[str, object]:
-    program.chat.header.fill_menu()
-    return {action.text(): action for action in program.chat.header._menu.actions() if action.text()}
+    program.selector.fill_menu()
+    return {action.text(): action for action in program.selector.model.menu().actions() if action.text()}
 
 
 # --- switches --------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_switches_come_back_after_a_restart_and_after_a_crash(start, qtbot) -> N
 def test_a_switch_that_cannot_be_set_now_is_said_and_kept(start, qtbot, tmp_path: Path) -> None:
     program = start()
     choose(program, qtbot, "speculation", "draft")
-    program.chat.header.load("/models/plain", "")
+    program.chat.loads.load("/models/plain", "")
     qtbot.waitUntil(lambda: program.link.card.name == "plain", timeout=10_000)
     qtbot.waitUntil(lambda: program.window.notice.text != "", timeout=10_000)
     assert "Speculation: draft model (Needs a draft model)" in program.window.notice.text
@@ -135,7 +135,7 @@ def test_what_is_withheld_is_said_only_as_long_as_it_is(start, qtbot) -> None:
     program = start()
     notice = program.window.notice
     choose(program, qtbot, "speculation", "draft")
-    program.chat.header.load("/models/plain", "")
+    program.chat.loads.load("/models/plain", "")
     qtbot.waitUntil(lambda: "your choice is remembered" in notice.text, timeout=10_000)
     choose(program, qtbot, "chunked_prefill", False)
     assert "your choice is remembered" in notice.text
@@ -146,12 +146,12 @@ def test_what_is_withheld_is_said_only_as_long_as_it_is(start, qtbot) -> None:
 def test_who_chooses_a_draft_model_gets_speculation_and_can_undo_it(start, qtbot) -> None:
     program = start()
     assert value(program, "speculation") == "off"
-    program.chat.header._help_with("/models/small-draft")
+    program.chat.loads.help_with("/models/small-draft")
     qtbot.waitUntil(lambda: value(program, "speculation") == "draft", timeout=10_000)
     assert program.window.notice.text.startswith("Speculation is on: /models/small-draft drafts tokens for tiny.")
     qtbot.mouseClick(program.window.findChild(QPushButton, "window.notice.action"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: value(program, "speculation") == "off", timeout=10_000)
-    program.chat.header._help_with("/models/heads")
+    program.chat.loads.help_with("/models/heads")
     qtbot.waitUntil(lambda: value(program, "speculation") == "medusa", timeout=10_000)
 
 
@@ -199,7 +199,7 @@ def test_a_question_that_waited_is_answered_with_the_chosen_switches(start, qtbo
 def test_a_question_that_waited_for_a_load_that_failed_goes_to_the_model_that_stays(start, qtbot) -> None:
     program = start("--load-seconds", "1")
     page = program.chat
-    page.header.load("/models/missing", None)
+    page.loads.load("/models/missing", None)
     send(program, qtbot, "hello")
     assert page.session.queued
     qtbot.waitUntil(lambda: len(page.session.talk.path) == 2 and not page.streaming, timeout=20_000)
@@ -265,7 +265,7 @@ def test_taking_back_another_version_leaves_the_first_on_screen(start, qtbot, bu
     page = program.chat
     answer(program, qtbot, "hello")
     path = page.session.talk.path
-    page.header.load("/models/odd", None)
+    page.loads.load("/models/odd", None)
     page.message_actions.act_on_last("user", "edit")
     send(program, qtbot, ", you")
     assert page.session.queued
@@ -281,10 +281,10 @@ def test_taking_back_another_version_leaves_the_first_on_screen(start, qtbot, bu
 def test_an_error_goes_when_it_is_no_longer_so(start, qtbot) -> None:
     program = start()
     notice = program.chat.notice
-    program.chat.header.load("/models/missing", None)
+    program.chat.loads.load("/models/missing", None)
     qtbot.waitUntil(lambda: "There is no model" in notice.text, timeout=10_000)
     with qtbot.waitSignal(program.link.loaded, timeout=10_000):
-        program.chat.header.load("odd", None)
+        program.chat.loads.load("odd", None)
     assert notice.text == ""
     program.window.panel.value_changed.emit("quest", True)
     qtbot.waitUntil(lambda: "QUEST cannot apply" in notice.text, timeout=10_000)
@@ -307,7 +307,7 @@ def test_the_return_of_the_engine_is_said_once(start, qtbot) -> None:
         else:
             program.chat.news.say("Something else.")
         with qtbot.waitSignal(program.link.loaded, timeout=10_000):
-            program.chat.header.load("/models/odd", None)
+            program.chat.loads.load("/models/odd", None)
         assert notice.text == ("" if closed else "Something else.")
 
 
@@ -363,7 +363,7 @@ def test_the_menu_begins_with_the_models_used_last(start, qtbot, tmp_path: Path)
         folder.mkdir()
     program = start()
     for path in (gone, mine):
-        program.chat.header.load(str(path), None)
+        program.chat.loads.load(str(path), None)
         qtbot.waitUntil(lambda path=path: program.link.card.path == str(path), timeout=10_000)
     gone.rmdir()
     entries = menu(program)
@@ -412,21 +412,23 @@ def test_one_entry_opens_a_folder_or_a_file(start, qtbot, tmp_path: Path, monkey
 def test_loading_is_shown_at_once_with_a_way_to_stop(start, qtbot, monkeypatch) -> None:
     program = start("--load-seconds", "0.3")
     page = program.chat
-    page.header.load("/models/odd", None)
-    assert page.loading.text.startswith("Loading odd: looking at its files 0% · 0 s")
-    assert page.header.model.text().startswith("odd · loading")
+    page.loads.load("/models/odd", None)
+    selector = program.selector
+    assert selector.text == "Loading odd: looking at its files · 0 s"
+    assert selector.model.accessibleName().startswith("Model: odd · 0%")
+    assert (selector.model.bar.isVisible(), selector.stop.isVisible()) == (True, True)
     assert "model is loading" in page.composer.reason
     sent: list[p.Message] = []
     monkeypatch.setattr(program.link, "send", sent.append)
-    page.loading.findChild(QPushButton, "cancel-load").click()
+    selector.stop.click()
     assert sent == [p.CancelLoad()]
     monkeypatch.undo()
-    qtbot.waitUntil(lambda: page.loading.text == "", timeout=10_000)
-    assert page.header.model.text().startswith("odd · GPTQ")
-    page.header.load("/models/missing", None)
+    qtbot.waitUntil(lambda: selector.text == "", timeout=10_000)
+    assert selector.model.accessibleName().startswith("Model: odd · GPTQ")
+    page.loads.load("/models/missing", None)
     program.link.unloaded.emit(p.Unloaded(reason="Made room for missing."))
-    assert page.loading.text
-    qtbot.waitUntil(lambda: page.loading.text == "", timeout=10_000)
+    assert selector.text
+    qtbot.waitUntil(lambda: selector.text == "", timeout=10_000)
 
 
 def test_what_would_end_an_answer_asks_first(start, qtbot) -> None:
@@ -437,9 +439,9 @@ def test_what_would_end_an_answer_asks_first(start, qtbot) -> None:
         assert program.window.notice.text == f"An answer is being written. {words}"
         assert program.link.card is not None
         assert program.chat.streaming
-    with qtbot.assertNotEmitted(program.chat.header.helper_chosen):
-        program.chat.header.load("/models/tiny", "/models/draft", chosen=True)
-    with qtbot.waitSignal(program.chat.header.helper_chosen):
+    with qtbot.assertNotEmitted(program.chat.loads.helper_chosen):
+        program.chat.loads.load("/models/tiny", "/models/draft", chosen=True)
+    with qtbot.waitSignal(program.chat.loads.helper_chosen):
         qtbot.mouseClick(program.window.findChild(QPushButton, "window.notice.action"), Qt.MouseButton.LeftButton)
     program.chat.stop()
     qtbot.waitUntil(lambda: program.link.card is not None and not program.chat.streaming, timeout=10_000)
@@ -452,15 +454,15 @@ def test_what_would_end_an_answer_asks_first(start, qtbot) -> None:
 
 
 def test_a_folder_called_draft_is_not_named_twice() -> None:
-    from app.chat.header import _drafters
+    from app.models.cards import drafters
 
     def words(**fields: object) -> str:
         card = p.ModelCard("m", "/m", "L", 1, "bf16", 1, 1, [], True, p.Sampling(), **fields)
-        return _drafters(card)[0]
+        return drafters(card)[0]
 
-    assert words(draft="draft") == "+ draft model"
-    assert words(draft="Qwen3-0.6B") == "+ draft Qwen3-0.6B"
-    assert words(heads=["medusa"]) == "+ Medusa heads"
+    assert words(draft="draft") == "draft model"
+    assert words(draft="Qwen3-0.6B") == "draft Qwen3-0.6B"
+    assert words(heads=["medusa"]) == "Medusa heads"
     assert words() == ""
     card = p.ModelCard("m", "/m", "L", 1, "bf16", 1, 1, [], True, p.Sampling(), draft="tiny", heads=["medusa", "eagle"])
-    assert _drafters(card) == ("+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa, EAGLE", "+ 3 drafters")
+    assert drafters(card) == ("draft tiny, Medusa and EAGLE heads", "draft, Medusa, EAGLE", "3 drafters")

@@ -104,12 +104,12 @@ def test_ones_own_model_is_run_as_it_is_loaded(qtbot, program, lab, sent, state)
 
 def test_nothing_runs_while_a_model_is_being_loaded(qtbot, program, lab, sent):
     lab.show_experiment("prefixes")
-    program.chat.header.load_now("odd")
+    program.chat.loads.load_now("odd")
     assert said(lab, "lab.status") == words.LOADING
     assert not lab.view.run.isEnabled()
     qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == "odd")
     qtbot.waitUntil(lab.view.run.isEnabled)
-    program.chat.header.load_now("missing")
+    program.chat.loads.load_now("missing")
     qtbot.waitUntil(lab.view.run.isEnabled)  # it failed
 
 
@@ -153,7 +153,7 @@ def test_a_model_asked_for_meanwhile_is_loaded_later_which_is_said(qtbot, progra
     change(state, steps=-1)
     lab.show_experiment("prefixes")
     press(lab, "lab.run")
-    program.chat.header.load("/models/odd", None)
+    program.chat.loads.load("/models/odd", None)
     assert len(of(sent, protocol.Load)) == 1  # which the engine keeps until then
     assert program.chat.notice.text == words.LATER
     lab._runs.cancel()

@@ -47,9 +47,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
 def dialogue(program: WindowProgram) -> LoadSettingsDialog:
     """Opened from the model's menu."""
-    header = program.chat.header
-    header.fill_menu()
-    next(action for action in header._menu.actions() if action.text() == "Load settings…").trigger()
+    selector = program.selector
+    selector.fill_menu()
+    next(action for action in selector.model.menu().actions() if action.text() == "Load settings…").trigger()
     found = program.window.findChild(LoadSettingsDialog)
     assert found is not None
     return found
@@ -62,8 +62,8 @@ def press(dialog: LoadSettingsDialog, name: str) -> None:
 
 
 def loaded(program: WindowProgram, qtbot, path: str) -> None:
-    header, link = program.chat.header, program.link
-    qtbot.waitUntil(lambda: header.loading is None and link.card is not None and link.card.path == path)
+    loads, link = program.chat.loads, program.link
+    qtbot.waitUntil(lambda: loads.loading is None and link.card is not None and link.card.path == path)
 
 
 def load(program: WindowProgram, qtbot, path: str) -> None:
@@ -172,7 +172,7 @@ def test_a_draft_chosen_by_hand_is_kept_while_it_is_there(
     heads = tmp_path / "heads"
     heads.mkdir()
     load(program, qtbot, one)
-    program.chat.header._help_with(str(heads))
+    program.chat.loads.help_with(str(heads))
     loaded(program, qtbot, one)
     assert program.store.settings.of(one) == ModelSettings(draft=str(heads))
     load(program, qtbot, other)

@@ -61,7 +61,7 @@ def test_a_name_with_markup_is_shown_as_it_is_written_everywhere(qtbot, start):
         link.send(protocol.Load(model=NAME, draft=f"/models/{NAME}"))
     link.send(protocol.LoadAdapter(name=HTML, path=f"/adapters/{HTML}"))
     answer(program, qtbot, HTML)
-    chat.header.fill_menu()
+    program.selector.fill_menu()
     window.notice.say(NAME, action=NAME)
     chat.news.complain(HTML)
     window.findChild(QWidget, "top.cache").setChecked(True)
@@ -70,10 +70,12 @@ def test_a_name_with_markup_is_shown_as_it_is_written_everywhere(qtbot, start):
         QApplication.processEvents()
     window.show_page(MainWindow.CHAT)
     assert list(wrongs(window, NAME)) == []
-    assert NAME in chat.header.model.text().replace("&&", "&")
-    assert NAME.replace("&", "&&") in [action.text() for action in chat.header._menu.actions()]
-    assert [text for text in (action.text() for action in chat.header._menu.actions()) if "&&&" in text] == []
-    assert NAME in unescape(chat.header.model.toolTip())
+    assert NAME in program.selector.model.accessibleName()
+    assert NAME.replace("&", "&&") in [action.text() for action in program.selector.model.menu().actions()]
+    assert [
+        text for text in (action.text() for action in program.selector.model.menu().actions()) if "&&&" in text
+    ] == []
+    assert NAME in unescape(program.selector.model.toolTip())
     assert {NAME, HTML} <= {label.text() for label in window.findChildren(QLabel)}
     assert escape(HTML) in str(program.sidebar.findChild(QAbstractItemView).model().index(1, 0).data(Qt.ToolTipRole))
 

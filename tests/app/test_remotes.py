@@ -119,7 +119,7 @@ def test_a_chat_is_answered_elsewhere_until_a_model_here_is_chosen(qtbot, progra
     why = "This model runs on another server (lab): Kvasir sees only its text and its counts of tokens."
     assert window.page == MainWindow.CHAT
     assert (chat.elsewhere.text(), chat.elsewhere.isVisible()) == (why, True)
-    assert chat.header.model.text().startswith("Qwen/Qwen3-32B · lab")
+    assert program.selector.model.accessibleName().startswith("Model: Qwen/Qwen3-32B · lab")
     for part in (window.panel, window.plots, window.cache):
         assert not part.isEnabled()
         assert "another server (lab)" in part.toolTip()
@@ -147,8 +147,10 @@ def test_a_chat_is_answered_elsewhere_until_a_model_here_is_chosen(qtbot, progra
     kept = program.history.chat(first)
     assert kept is not None
     assert kept.remote == REMOTE
-    chat.header.fill_menu()
-    next(each for each in chat.header._menu.actions() if each.text() == "Answer on this machine again").trigger()
+    program.selector.fill_menu()
+    next(
+        each for each in program.selector.model.menu().actions() if each.text() == "Answer on this machine again"
+    ).trigger()
     assert window.panel.isEnabled()
     assert not window.panel.toolTip()
     ask(qtbot, chat, "Hello once more")

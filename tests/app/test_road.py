@@ -84,10 +84,10 @@ def test_a_first_start_leads_to_a_model_that_answers(qapp, qtbot, start, hub: Hu
     assert chat.session.talk.path[-1].content
     show(program, "6-answered", tmp_path)
 
-    chat.header.fill_menu()
-    entries = [action.text() for action in chat.header._menu.actions()]
+    program.selector.fill_menu()
+    entries = [action.text() for action in program.selector.model.menu().actions()]
     assert next(text for text in entries if text.startswith(file.name)).endswith(f"\t0.8 MB · GGUF {variant.upper()}")
-    chat.header._menu.grab().save(str(tmp_path / "7-menu.png"))
+    program.selector.model.menu().grab().save(str(tmp_path / "7-menu.png"))
     window.show_page(MainWindow.MODELS)
     row = next(row for row in window.models_page.stored_rows if row.title.text() == file.name)
     assert row.badge.text() == "loaded"

@@ -20,7 +20,7 @@ from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
 from engine.protocol import Timings, Usage
-from tests.app.chatting import chat_page, shown_text
+from tests.app.chatting import chat_page, selector, shown_text
 from tests.app.specs import DRAFTERS
 
 
@@ -208,46 +208,46 @@ def test_the_footer_shows_it(qtbot, page) -> None:
     assert f"{saved} forward passes saved" in page.transcript.views[-1]._footer.stats.text()
 
 
-def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:
+def test_heads_are_named_where_the_draft_is(qtbot, page, theme) -> None:
     page.resize(1200, 700)
-    page.header.load("tiny", "/models/tiny-heads")
+    page.loads.load("tiny", "/models/tiny-heads")
     qtbot.waitUntil(lambda: page._link.card is not None and bool(page._link.card.heads), timeout=10_000)
-    assert page.header.draft.text() == "+ Medusa and EAGLE heads"
-    assert "Speculates with Medusa and EAGLE heads" in page.header.model.toolTip()
-    page.header.fill_menu()
-    drafts = next(action.menu() for action in page.header._menu.actions() if action.text() == "Speculation helper")
+    assert page.header.draft.text() == "Medusa and EAGLE heads"
+    model = selector(qtbot, page, theme)
+    assert "Speculates with Medusa and EAGLE heads" in model.model.toolTip()
+    drafts = next(action.menu() for action in model.model.menu().actions() if action.text() == "Speculation helper")
     found = {action.text(): action for action in drafts.actions()}
     assert not found["No draft"].isChecked()
     assert "Medusa or EAGLE heads" in found["Choose a draft model or EAGLE/Medusa heads…"].toolTip()
-    page.header.load("tiny", "")
+    page.loads.load("tiny", "")
     qtbot.waitUntil(lambda: page._link.card is not None and not page._link.card.heads, timeout=10_000)
     assert page.header.draft.text() == ""
 
 
-def test_the_menu_offers_what_can_draft_once_that_is_known(qtbot, page) -> None:
+def test_the_menu_offers_what_can_draft_once_that_is_known(qtbot, page, theme) -> None:
     def helpers() -> list[str]:
-        page.header.fill_menu()
-        menu = next(action.menu() for action in page.header._menu.actions() if action.text() == "Speculation helper")
+        entries = selector(qtbot, page, theme).model.menu().actions()
+        menu = next(action.menu() for action in entries if action.text() == "Speculation helper")
         return [action.text() for action in menu.actions()][2:-1]
 
-    page.header.load("tiny", "")
-    qtbot.waitUntil(lambda: page._link.card is not None and page.header._loading is None, timeout=10_000)
+    page.loads.load("tiny", "")
+    qtbot.waitUntil(lambda: page._link.card is not None and page.loads.loading is None, timeout=10_000)
     assert "odd" in helpers()  # any model that the engine knows
     own = p.DraftOffer(name="its own", kind="mtp")
-    page.header.choice.drafts = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
+    page.loads.choice.drafts = lambda path: [p.DraftOffer(name="small", kind="model", path="/models/small"), own]
     assert helpers() == ["small"]
 
 
 @pytest.mark.parametrize("width", [420, 560, 699, 700, 760, 892, 1000, 1300])
 def test_nothing_in_the_header_is_cut(qtbot, page, width) -> None:
-    page.header.load("odd", "/models/a-draft-with-a-rather-long-name")
+    page.loads.load("odd", "/models/a-draft-with-a-rather-long-name")
     qtbot.waitUntil(lambda: page._link.card is not None and page._link.card.name == "odd", timeout=10_000)
     page.resize(width, 600)
     page.header.context.show_tokens(125, 2048)
     header = page.header
 
     def cut() -> list[str]:
-        parts = (header.model, header.draft, header.warning, header.context, header.tint, header.settings)
+        parts = (header.draft, header.warning, header.context, header.tint, header.settings)
         shown = [part for part in parts if part.isVisible()]
         return [
             part.objectName()
@@ -257,5 +257,24 @@ def test_nothing_in_the_header_is_cut(qtbot, page, width) -> None:
 
     qtbot.waitUntil(lambda: cut() == [], timeout=2_000)
     assert header.tint.isVisible()
-    if width >= 1300 or width < 700:
-        assert header.draft.isVisible() is (width >= 1300), "a wide page has room for the draft's name"
+    if width >= 892 or width < 560:
+        assert header.draft.isVisible() is (width >= 892), "a wide page has room for the draft's name"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_one_width_has_one_form(qtbot, qapp, page, scale) -> None:
+    """Whether the page was wider or narrower before: what is left out then does not decide what is shown now."""
+    theme = page.header._theme
+    page.loads.load("odd", "/models/a-draft-with-a-rather-long-name")
+    qtbot.waitUntil(lambda: page._link.card is not None and page._link.card.name == "odd", timeout=10_000)
+    page.header.context.show_tokens(125, 2048)
+    theme.set_scale(scale)
+    forms: dict[int, set[tuple[object, ...]]] = {}
+    for width in [*range(500, 1100, 4), *range(1100, 500, -4), *range(500, 1100, 4)]:
+        page.header._fit(width)
+        header = page.header
+        shown = header.tint.text(), header.settings.text(), header.context.bar.isHidden(), header.draft.text()
+        forms.setdefault(width, set()).add(shown)
+    theme.set_scale(1.0)
+    assert {width for width, seen in forms.items() if len(seen) > 1} == set()
+    assert len({form for seen in forms.values() for form in seen}) > 3, "and there are several"

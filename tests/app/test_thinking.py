@@ -32,7 +32,7 @@ def make_page(qtbot, make_link, history, theme) -> Iterator[Callable[..., ChatPa
         page.resize(900, 700)
         page.show()
         qtbot.waitUntil(lambda: link.welcome is not None, timeout=10_000)
-        page.header.load(model, "")
+        page.loads.load(model, "")
         qtbot.waitUntil(lambda: not page.composer.reason, timeout=10_000)
         return page
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -65,7 +66,7 @@ def test_the_settings_reach_the_load(qtbot, make_program):
     program.store.update(memory=0.5, context=1024, draft=False)
     program.window.show_page(MainWindow.SETTINGS)
     program.window.settings_page.findChild(QPushButton, "settings.reload").click()
-    program.chat.header.load("elsewhere", None)
+    program.chat.loads.load("elsewhere", None)
     options = protocol.LoadOptions(memory=0.5, context=1024)
     assert sent[0] == protocol.Load(model=program.link.card.path, draft="", options=options)
     assert sent[1].options == options
@@ -73,7 +74,7 @@ def test_the_settings_reach_the_load(qtbot, make_program):
 
 def test_loading_again_keeps_the_draft_and_asks_before_it_ends_an_answer(qtbot, program, monkeypatch):
     reload = program.window.settings_page.findChild(QPushButton, "settings.reload")
-    program.chat.header._help_with("/models/small-draft")
+    program.chat.loads.help_with("/models/small-draft")
     qtbot.waitUntil(lambda: program.link.card is not None and "small" in program.link.card.draft, timeout=10_000)
     sent = []
     monkeypatch.setattr(program.link, "send", sent.append)
@@ -169,7 +170,7 @@ def test_an_answer_waits_for_a_switch_that_is_measured(qtbot, program):
 @pytest.mark.parametrize("how", ["stopped", "finished", "killed"])
 def test_a_question_whose_answer_is_over_goes(qtbot, program, how):
     program.chat.send("long" if how == "killed" else "hello")
-    program.chat.header.load("/models/odd", None)
+    program.chat.loads.load("/models/odd", None)
     assert program.window.notice.text == "An answer is being written. Opening odd ends it."
     if how == "killed":
         kill(program.link.engine_pid)
@@ -260,26 +261,63 @@ def test_a_refused_value_does_not_stay_on_show(qtbot, program):
     assert toggle.isChecked() == before
 
 
-def test_a_load_is_said_in_the_top_bar_where_the_chat_does_not_say_it(program):
-    status = program.window.bar.status
-    program.chat.status.emit("Loading: reading weights 40%")
-    assert status.text() == ""
-    program.window.show_page(program.window.HELP)
-    assert status.text() == "Loading: reading weights 40%"
-    program.window.show_page(program.window.CHAT)
-    assert status.text() == ""
+def test_a_load_is_shown_in_the_title_row_of_every_page(program):
+    selector = program.selector
+    loading = protocol.Loading(model="/models/a-new-one", stage="reading weights", fraction=0.4)
+    for page in range(6):
+        program.window.show_page(page)
+        program.link.loading.emit(loading)
+        assert selector.model.accessibleName().startswith("Model: a-new-one · 40%")
+        assert (selector.model.bar.isVisible(), selector.model.bar.fraction) == (True, 0.4)
+        assert selector.stop.isVisible()
+        program.link.welcomed.emit(program.link.welcome)
+        assert not selector.stop.isVisible()
+        assert not selector.model.bar.isVisible()
+        assert selector.model.accessibleName().startswith("Model: tiny · ")
+
+
+def test_the_title_row_has_one_form_for_each_width_and_text(qtbot, qapp, program):
+    """The model can always be chosen, and no two parts lie on each other."""
+    window, bar, model = program.window, program.window.bar, program.selector.model
+    for scale in (1.0, 1.5):
+        program.theme.set_scale(scale)
+        forms: dict[int, set[tuple[object, ...]]] = {}
+        for width in [*range(800, 1400, 90), *range(1340, 800, -90)]:
+            window.resize(width, 700)
+            qapp.processEvents()
+            parts = [part for part in bar.findChildren(QWidget) if part.parent() is bar and part.isVisible()]
+            parts.sort(key=lambda part: part.x())
+            forms.setdefault(width, set()).add(tuple(part.objectName() for part in parts))
+            assert model.isVisible()
+            assert model.width() >= model.minimumSizeHint().width()
+            assert parts[-1].geometry().right() <= width
+            assert all(a.geometry().right() < b.x() for a, b in pairwise(parts)), (scale, width)
+        assert {width for width, seen in forms.items() if len(seen) > 1} == set()
+    program.theme.set_scale(1.0)
+
+
+def test_where_there_is_no_room_for_tabs_a_menu_leads_to_the_pages(qtbot, program):
+    window = program.window
+    program.theme.set_scale(1.6)
+    assert not window.bar.menu.isVisible()
+    window.setMinimumWidth(500)
+    window.resize(500, 700)
+    qtbot.waitUntil(window.bar.menu.isVisible)
+    window.bar.findChild(QAction, f"top.page.{MainWindow.HELP}").trigger()
+    assert (window.page, window.bar.menu.title) == (MainWindow.HELP, "Help")
+    program.theme.set_scale(1.0)
 
 
 def test_an_engine_that_dies_is_said_and_comes_back(qtbot, program):
     states = {}
-    status = program.window.bar.status
-    program.link.state_changed.connect(lambda state, _: states.update({state.name: status.text()}))
+    model = program.selector.model
+    program.link.state_changed.connect(lambda state, _: states.update({state.name: model.title}))
     program.chat.send("please crash")
     qtbot.waitUntil(lambda: "RESTARTING" in states, timeout=20_000)
-    assert states["RESTARTING"] == "Restarting the engine"
+    assert states["RESTARTING"] == "The engine is restarting"
     qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
     assert list(states)[-1] == "CONNECTED"
-    assert "Restarting" not in program.window.bar.status.text()
+    assert "restarting" not in model.accessibleName()
 
 
 def test_tint_is_remembered_and_passed_on(qtbot, make_program, monkeypatch):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.composer import MOST_CHARS, READING, Composer
-from app.chat.header import Header
 from app.chat.news import News
 from app.chat.session.continuing import elsewhere
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
@@ -16,6 +15,7 @@ from app.chat.welcome import CHOOSE
 from app.documents.records import MessageDocument
 from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
+from app.models.state.loads import ModelLoads
 from engine import protocol
 
 
@@ -28,14 +28,14 @@ class Sending(QObject):
         self,
         link: EngineLink,
         session: ChatSession,
-        header: Header,
+        loads: ModelLoads,
         composer: Composer,
         waits: QueuedBar,
         news: News,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._link, self._session, self._header = link, session, header
+        self._link, self._session, self._loads = link, session, loads
         self._composer, self._waits, self._news = composer, waits, news
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
@@ -52,7 +52,7 @@ class Sending(QObject):
         for signal in (session.opened, session.changed, link.welcomed, link.loaded, link.unloaded, link.state_changed):
             signal.connect(self.refresh)
         session.settings_changed.connect(self.refresh)
-        header.loading_changed.connect(self.refresh)
+        loads.changed.connect(self.refresh)
         composer.documents.changed.connect(self.refresh)
         link.withheld.connect(self._send_queued)
         link.failed.connect(self._on_failed)
@@ -69,14 +69,14 @@ class Sending(QObject):
             return "The engine is starting"
         if self._session.talk.chat.remote is not None:
             return ""
-        if self._header.loading is not None:
+        if self._loads.loading is not None:
             return "The model is loading"
         return "" if self._link.card is not None else CHOOSE
 
     @property
     def queues(self) -> bool:
         """True if what is sent now waits for the model."""
-        starting = self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._header.loading is not None
+        starting = self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._loads.loading is not None
         return starting and not self._session.queued and self._session.talk.chat.remote is None
 
     def send(self, text: str) -> None:
@@ -185,7 +185,7 @@ class Sending(QObject):
         self.changed.emit()
 
     def _send_queued(self, *_: object) -> None:
-        if self._link.card is not None and self._header.loading is None and not self._held:
+        if self._link.card is not None and self._loads.loading is None and not self._held:
             self._session.send_queued()
 
     def _on_failed(self, error: protocol.Error) -> None:

@@ -16,6 +16,7 @@ from app.chat.page import ChatPage
 from app.gpu.words import Button
 from app.link.link import EngineLink
 from app.models import advice, words
+from app.models.selector import ModelSelector
 from app.models.state import getting
 from app.models.state.library import ModelLibrary
 from app.notice import NoticeBar
@@ -36,6 +37,7 @@ class GettingWiring(QObject):
         store: SettingsStore,
         library: ModelLibrary,
         chat: ChatPage,
+        selector: ModelSelector,
         notice: NoticeBar,
         load: Callable[[str], None],
         find: Callable[[], None],
@@ -48,9 +50,11 @@ class GettingWiring(QObject):
         """The path of the model of which it is said that it is here."""
         self._asked = False
         """True if the first screen was asked for a model that is not loaded yet."""
-        header, welcome = chat.header, chat.welcome
-        header.menu_shown.connect(library.refresh)  # of what came by itself the next opening knows
-        chat.models_asked.connect(find)
+        welcome = chat.welcome
+        selector.menu_shown.connect(library.refresh)  # of what came by itself the next opening knows
+        for asked in (chat.models_asked, selector.get_asked):
+            asked.connect(find)
+        chat.file_asked.connect(selector.open_file)
         welcome.get.acted.connect(self._act)
         library.arrived.connect(self._on_arrived)
         library.failed.connect(self._on_failed)

@@ -57,7 +57,7 @@ class LabWiring(QObject):
         answers = chat.answers
         for changed in (answers.waiting, answers.grown, answers.ended, answers.refused, answers.counted):
             changed.connect(self._show_blocked)
-        for changed in (measuring.changed, link.failed, link.state_changed, chat.header.loading_changed):
+        for changed in (measuring.changed, link.failed, link.state_changed, chat.loads.changed):
             changed.connect(self._show_blocked)
         for changed in (runs.changed, compare.changed):
             changed.connect(self._show_taken)
@@ -109,7 +109,7 @@ class LabWiring(QObject):
             self._chat.notice.clear(_LATER)
 
     def _show_blocked(self, *_: object) -> None:
-        if self._chat.header.loading is not None:
+        if self._chat.loads.loading is not None:
             blocked = words.LOADING
         else:
             answering = self._chat.answers.busy and not self._busy  # what is asked during a run waits for its end

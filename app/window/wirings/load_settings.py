@@ -9,9 +9,9 @@ import msgspec
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QWidget
 
-from app.chat.header import Header
 from app.link.link import EngineLink
 from app.models.load_settings import LoadSettingsDialog, Offers
+from app.models.state.loads import ModelLoads
 from app.settings.page import device_key
 from app.settings.store import ModelSettings
 from app.theme.theme import Theme
@@ -23,14 +23,13 @@ class LoadSettingsWiring(QObject):
     """Lives as long as the window. ``load`` opens a model by its path."""
 
     def __init__(
-        self, link: EngineLink, header: Header, load: Callable[[str], None], theme: Theme, window: QWidget
+        self, link: EngineLink, loads: ModelLoads, load: Callable[[str], None], theme: Theme, window: QWidget
     ) -> None:
         super().__init__(window)
-        self._link, self._choice, self._load = link, header.choice, load
-        self._store = header.choice.store
+        self._link, self._choice, self._load = link, loads.choice, load
+        self._store = loads.choice.store
         self._theme, self._window = theme, window
-        header.draft_chosen.connect(self._keep_draft)
-        header.load_settings_asked.connect(self.open)
+        loads.draft_chosen.connect(self._keep_draft)
         link.load_asked.connect(self._on_load_asked)
 
     def open(self, path: str) -> None:

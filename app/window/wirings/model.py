@@ -6,8 +6,8 @@ import os
 
 from PySide6.QtCore import QObject
 
-from app.chat.header import Header
 from app.link.link import EngineLink, LinkState
+from app.models.state.loads import ModelLoads
 from app.notice import NoticeBar
 from app.opening import OPENING
 from app.plots.strip import PlotStrip
@@ -27,14 +27,14 @@ class ModelWiring(QObject):
         self,
         link: EngineLink,
         store: SettingsStore,
-        header: Header,
+        loads: ModelLoads,
         settings_page: SettingsPage,
         plots: PlotStrip,
         notice: NoticeBar,
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._link, self._store, self._header, self._plots, self._notice = link, store, header, plots, notice
+        self._link, self._store, self._loads, self._plots, self._notice = link, store, loads, plots, notice
         self._first_load_sent = False
         self._wanted = ""
         """Model to load first, in place of the model of last time."""
@@ -50,7 +50,7 @@ class ModelWiring(QObject):
         if self._link.welcome is None:
             self._wanted = model
         else:
-            self._header.load_now(model)
+            self._loads.load_now(model)
 
     def _on_welcome(self, message: protocol.Welcome) -> None:
         if (message.loaded is None or self._wanted) and not self._first_load_sent:
@@ -62,11 +62,11 @@ class ModelWiring(QObject):
         wanted, self._wanted = self._wanted or self._store.settings.model, ""
         known = {name for model in models for name in (model.name, model.path)}
         if wanted and (wanted in known or os.path.exists(wanted)):
-            self._header.load_now(wanted)
+            self._loads.load_now(wanted)
         elif models:
-            self._header.load_now(models[0].path or models[0].name)
+            self._loads.load_now(models[0].path or models[0].name)
         else:
-            text = "No model is here. Get one on the page Models, or open a file above the transcript."
+            text = "No model is here. Get one on the page Models, or open a file with the model menu."
             self._notice.say(text, topic=_MODEL)
 
     def _on_loaded(self, message: protocol.Loaded) -> None:
@@ -95,7 +95,7 @@ class ModelWiring(QObject):
     def _reload(self) -> None:
         if self._link.card is None:
             self._notice.say(
-                "No model is loaded. Choose one above the transcript, or get one on the page Models.", topic=_MODEL
+                "No model is loaded. Choose one in the model menu, or get one on the page Models.", topic=_MODEL
             )
         else:
-            self._header.reload()
+            self._loads.reload()

@@ -54,7 +54,7 @@ class SwitchWiring(QObject):
         link.withheld.connect(self._on_withheld)
         link.telemetry.connect(self._on_telemetry)
         panel.value_changed.connect(self._set)
-        chat.header.helper_chosen.connect(self._on_helper)
+        chat.loads.helper_chosen.connect(self._on_helper)
         for signal in (panel.tint_changed, chat.tint_changed):
             signal.connect(self._set_tint)
         self._show_tint(store.settings.tint)
