@@ -50,6 +50,7 @@ from app.window.wirings.elsewhere import ElsewhereWiring
 from app.window.wirings.engine import EngineWiring
 from app.window.wirings.getting import GettingWiring
 from app.window.wirings.gpu import GpuWiring
+from app.window.wirings.links import LinksWiring
 from app.window.wirings.load_settings import LoadSettingsWiring
 from app.window.wirings.measure import MeasureWiring
 from app.window.wirings.model import ModelWiring
@@ -192,6 +193,7 @@ class WindowProgram:
             link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window
         )
         ServerWiring(link, self.server, window)
+        self.links = LinksWiring(store, window, window.help_page, lambda: self.lab_page.inner)
         loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
         for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
             asked.connect(loading.open)

@@ -83,6 +83,11 @@ class HelpPage(FocusFirst):
             if self.topics.item(row).data(Qt.ItemDataRole.UserRole) == page:
                 self.topics.setCurrentRow(row)
 
+    def show_switch(self, key: str) -> None:
+        """Open the page about the switch of that key; what was open stays where there is none."""
+        if (page := next((page for page in self.pages if page.key == key), None)) is not None:
+            self.open(page)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if not self._found:

@@ -71,6 +71,8 @@ class LabView(FocusFirst):
         """By experiment."""
         self.open_page = ""
         """The name of the experiment on show, "" for all of them."""
+        self._wanted = ""
+        """Name of the one to show as soon as it is known which there are."""
         self.view: ExperimentView | None = None
         self.roof: RooflineView | None = None
         self.overview: Overview | None = None
@@ -84,7 +86,8 @@ class LabView(FocusFirst):
             self._refresh()
 
     def show_experiment(self, name: str) -> None:
-        """Show one, or with "" all of them."""
+        """Show one, or with "" all of them; before it is known which there are, as soon as it is."""
+        self._wanted = "" if name in self._runs.pages or name in TOOLS else name
         self.topics.choose(name)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -189,8 +192,10 @@ class LabView(FocusFirst):
     def _fill(self) -> None:
         """The list of the experiments, and the page that was open."""
         self.topics.fill(self._runs.pages.values())
-        known = self.open_page in self._runs.pages or self.open_page in TOOLS
-        self.show_experiment(self.open_page if known else "")
+        wanted = self._wanted or self.open_page
+        known = wanted in self._runs.pages or wanted in TOOLS
+        self.topics.choose(wanted if known else "")
+        self._wanted = "" if known else self._wanted
         self._show()
 
     def _on_topic(self, name: str) -> None:

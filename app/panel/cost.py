@@ -59,6 +59,7 @@ class CostLine(QWidget):
         self._button.clicked.connect(self.requested)
         self._outcome = named(QLabel(wordWrap=True), f"{spec.key}.cost.outcome")
         self._outcome.setVisible(False)
+        self._unfolded = False
         fill(QVBoxLayout(self), (self._button, 0, Qt.AlignmentFlag.AlignLeft), self._outcome, margins=0, spacing=4)
         self._refresh()
 
@@ -80,10 +81,15 @@ class CostLine(QWidget):
 
     def show_cost(self, cost: Cost | None) -> None:
         """Show the measured cost; None takes it off."""
-        self._outcome.setVisible(cost is not None)
+        self._outcome.setText(describe(cost) if cost is not None else "")
+        self._outcome.setVisible(cost is not None and self._unfolded)
         if cost is not None:
-            self._outcome.setText(describe(cost))
             set_role(self._outcome, tone(cost))
+
+    def unfold(self, unfolded: bool) -> None:
+        """Show what was found with the row's explanation: it would move other rows if it came by itself."""
+        self._unfolded = unfolded
+        self._outcome.setVisible(unfolded and bool(self._outcome.text()))
 
     def _refresh(self) -> None:
         reason = "Measuring now." if self._running else self._blocked

@@ -5,10 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.panel.arrows import Arrows, Stops
+from app.panel.card import ResultCard
+from app.panel.cost import describe, tone
+from app.panel.effects import EffectLine, lines
 from app.panel.row import ROW_PX, OptionRow
+from app.panel.titles import in_two
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle, fill, named, show_checked, switched, take_out, tip
@@ -16,21 +20,26 @@ from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, 
 
 NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
 BUSY = "Another measurement is running."
+ALL = "The switches that are right as they are for most people"
 
 
 def _made_of(spec: OptionSpec) -> tuple[object, ...]:
     """What a row's widgets depend on."""
-    return spec.key, spec.kind, spec.group, spec.title, tuple(spec.choices)
+    return spec.key, spec.kind, spec.group, spec.title, spec.lab, spec.common, tuple(spec.choices)
 
 
 class OptimisationPanel(QWidget):
-    """``value_changed`` (key, value), ``measure_requested`` (key), ``cost_requested`` (key), ``tint_changed`` (on) come
-    from the person only."""
+    """The common switches, and behind one line all others. ``value_changed`` (key, value), ``measure_requested`` (key),
+    ``cost_requested`` (key), ``tint_changed`` (on), ``learn_requested`` (an experiment), ``help_requested`` (key) and
+    ``unfolded`` (all are shown) come from the person only."""
 
     value_changed = Signal(str, object)
     measure_requested = Signal(str)
     cost_requested = Signal(str)
     tint_changed = Signal(bool)
+    learn_requested = Signal(str)
+    help_requested = Signal(str)
+    unfolded = Signal(bool)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -51,6 +60,8 @@ class OptimisationPanel(QWidget):
         switched(self._tint, self.tint_changed.emit)
         self._tint_row = self._make_tint_row()
         self._lay_out()
+        self.card = ResultCard(theme, self._body)
+        self.card.both_asked.connect(lambda key: self._rows[key].result.show_both())
         self.value_changed.connect(lambda key, _: self._set_meanwhile.add(key))
         theme.changed.connect(self._recolour)
         self._recolour()
@@ -86,6 +97,39 @@ class OptimisationPanel(QWidget):
         for spec in catalogue:
             self._rows[spec.key].set_spec(spec)
             self._rows[spec.key].setVisible(not spec.hidden and (not spec.of or values.get(spec.of) in spec.of_values))
+        self._refresh_line()
+
+    def show_all(self, on: bool) -> None:
+        """Unfold or fold the switches behind the line."""
+        self.line.setChecked(on)
+        self._rest.setVisible(on or self.line.isHidden())
+        self._refresh_line()
+
+    def reveal(self, key: str) -> bool:
+        """Scroll to a switch and give it the keyboard, unfolding the line it stands behind; whether there is such a
+        switch now."""
+        row = self._rows.get(key)
+        if row is None or row.isHidden():
+            return False
+        if self._rest.isHidden() and self._rest.isAncestorOf(row):
+            self.show_all(True)
+            self.unfolded.emit(True)
+        self._column.activate()  # a row that was hidden has no place yet
+        self._scroll.ensureWidgetVisible(row)
+        row.stops()[0].setFocus(Qt.FocusReason.OtherFocusReason)
+        return True
+
+    def _refresh_line(self) -> None:
+        """How many there are in all, and how many behind the line are not as they begin."""
+        shown = [row for row in self._rows.values() if not row.isHidden()]
+        behind = [row.spec for row in shown if not row.spec.common]
+        two = bool(behind) and len(behind) < len(shown)
+        self.line.setVisible(two)
+        self._rest.setVisible(self.line.isChecked() or not two)
+        changed = [spec.title for spec in behind if spec.value != spec.default and not spec.disabled_reason]
+        count = f" · {len(changed)} changed" if changed else ""
+        self.line.setText(f"{'▾' if self.line.isChecked() else '▸'} All {len(shown)}{count}")
+        named(self.line, title=f"All {len(shown)} switches{count}", tooltip=tip("\n".join(changed) or ALL))
 
     def set_tint(self, on: bool) -> None:
         show_checked(self._tint, on)
@@ -99,7 +143,14 @@ class OptimisationPanel(QWidget):
         """Show the progress of the comparison of ``key``; None when it ended without a result."""
         if progress is not None and not self._measuring:
             self._set_meanwhile.clear()
+        began = progress is not None and self._measuring != key
         self._measuring = key if progress is not None else ""
+        if key in self._rows and progress is not None:
+            if began:
+                self.card.begin(key, in_two(self._rows[key].spec.title)[0], self._rows[key])
+            self.card.show_progress("Measuring…", progress)
+        elif progress is None:
+            self.card.forget(key)
         if key in self._rows:
             self._rows[key].result.set_progress(progress)
             spec = self._rows[key].spec
@@ -114,7 +165,9 @@ class OptimisationPanel(QWidget):
         self._measuring = ""
         self._show(self._told)
         if result.key in self._rows:
-            self._rows[result.key].set_result(result, asked)
+            row = self._rows[result.key]
+            row.set_result(result, asked)
+            self.card.show_found(result.key, lines(row.spec, result, asked), len(result.texts) == 2)
         self._update_blocked()
 
     def show_live(self, key: str, words: str, why: str = "") -> None:
@@ -127,6 +180,7 @@ class OptimisationPanel(QWidget):
         """Another model was loaded: what was measured no longer holds."""
         for row in self._rows.values():
             row.set_result(None)
+        self.card.forget()
         self.clear_costs()
 
     def clear_costs(self) -> None:
@@ -143,15 +197,21 @@ class OptimisationPanel(QWidget):
     def show_cost_running(self, key: str, running: bool) -> None:
         if key in self._rows and (line := self._rows[key].cost) is not None:
             line.set_running(running)
+            if running:
+                self.card.begin(key, in_two(self._rows[key].spec.title)[0], self._rows[key])
+                self.card.show_progress("Measuring its cost on this chat…", None)
+            elif not self.card.words:  # it ended without a cost
+                self.card.forget(key)
 
     def show_cost(self, key: str, cost: Cost) -> None:
         if key in self._rows and (line := self._rows[key].cost) is not None:
             line.show_cost(cost)
+            self.card.show_found(key, [EffectLine(describe(cost), tone(cost))], False)
 
     def _lay_out(self) -> None:
         self._body = QWidget()
         self._column = fill(QVBoxLayout(self._body), margins=(16, 12, 4, 8), spacing=0)
-        scroll = scrolling(self._body)
+        scroll = self._scroll = scrolling(self._body)
         scroll.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)  # else the columns move as it comes
         bar = scroll.verticalScrollBar()
         bar.rangeChanged.connect(lambda low, high: bar.setEnabled(high > low))
@@ -159,8 +219,18 @@ class OptimisationPanel(QWidget):
         self._column.addLayout(self._head())
         self._empty = named(QLabel("The switches appear when the engine is ready.", wordWrap=True), role="caption")
         self._column.addWidget(self._empty)
-        self._groups = fill(QVBoxLayout(), spacing=0)
-        fill(self._column, self._groups, 1)
+        self._common = fill(QVBoxLayout(), spacing=0)
+        self.line = named(QPushButton(), "panel.all", kind="link", checkable=True)
+        self.line.clicked.connect(self._on_line)
+        self.line.hide()
+        self._rest = QWidget()
+        self._groups = fill(QVBoxLayout(self._rest), margins=0, spacing=0)
+        line = fill(QHBoxLayout(), self.line, 1, margins=(0, 8, 0, 0))
+        fill(self._column, self._common, line, self._rest, 1)
+
+    def _on_line(self, on: bool) -> None:
+        self.show_all(on)
+        self.unfolded.emit(on)
 
     def _head(self) -> QHBoxLayout:
         head = fill(QHBoxLayout(), margins=(0, 0, 0, 4))
@@ -191,46 +261,59 @@ class OptimisationPanel(QWidget):
     def _rebuild(self, catalogue: list[OptionSpec]) -> None:
         made = {*map(_made_of, catalogue)}
         kept = {key: row for key, row in self._rows.items() if _made_of(row.spec) in made}
-        while (item := self._groups.takeAt(0)) is not None:
-            widget = item.widget()
-            if widget is not None and widget is not self._tint_row and widget not in kept.values():
-                take_out(widget)
+        self.card.forget()
+        for column in (self._common, self._groups):
+            while (item := column.takeAt(0)) is not None:
+                widget = item.widget()
+                if widget is not None and widget is not self._tint_row and widget not in kept.values():
+                    take_out(widget)
         self._rows = {}
         self._empty.setVisible(not catalogue)
-        groups = list(dict.fromkeys(spec.group for spec in catalogue))
+        for spec in catalogue:
+            if spec.common:
+                row = self._rows[spec.key] = kept.get(spec.key) or self._make_row(spec)
+                self._common.addWidget(row)
+        groups = list(dict.fromkeys(spec.group for spec in catalogue if not spec.common))
         for group in groups:
-            self._groups.addWidget(self._section(group))
+            self._groups.addSpacing(13)
+            self._groups.addWidget(named(QLabel(group), role="section"))
+            self._groups.addSpacing(3)
             for spec in catalogue:
-                if spec.group == group:
+                if spec.group == group and not spec.common:
                     row = self._rows[spec.key] = kept.get(spec.key) or self._make_row(spec)
                     self._groups.addWidget(row)
             if group == SPECULATION_GROUP:
                 self._groups.addWidget(self._tint_row)
         self._tint_row.setVisible(SPECULATION_GROUP in groups)
+        if kept:  # of which Tab would come to all before those that are new
+            self._order_tabs()
         # The order of the catalogue, which is how the next catalogue is compared with this one.
         self._rows = {spec.key: self._rows[spec.key] for spec in catalogue}
-        if kept:  # of which Tab would come to all before those that are new
-            inner = (part for row in self._rows.values() for part in row.findChildren(QWidget))
-            order = [part for part in inner if part.focusPolicy() & Qt.FocusPolicy.TabFocus]
-            for before, after in pairwise(order):
-                QWidget.setTabOrder(before, after)
         self._update_blocked()
 
-    def _section(self, group: str) -> QLabel:
-        label = named(QLabel(group), role="section")
-        label.setContentsMargins(0, 13, 0, 3)
-        return label
+    def _order_tabs(self) -> None:
+        """From top to bottom, the line among the rows."""
+        rows = self._rows.values()
+        common = [part for row in rows if row.spec.common for part in row.findChildren(QWidget)]
+        others = [part for row in rows if not row.spec.common for part in row.findChildren(QWidget)]
+        line = [self.line] if common and others else []
+        order = [part for part in (*common, *line, *others) if part.focusPolicy() & Qt.FocusPolicy.TabFocus]
+        for before, after in pairwise(order):
+            QWidget.setTabOrder(before, after)
 
     def _make_row(self, spec: OptionSpec) -> OptionRow:
         row = OptionRow(spec, self._theme)
         row.value_changed.connect(self.value_changed)
         row.measure_requested.connect(self.measure_requested)
         row.cost_requested.connect(self.cost_requested)
+        row.learn_requested.connect(self.learn_requested)
+        row.help_requested.connect(self.help_requested)
         self._arrows.watch(row.stops())
         return row
 
     def _stops(self) -> list[Stops]:
-        return [row.stops() for row in self._rows.values() if row.isVisible()]
+        rows = sorted(self._rows.values(), key=lambda row: not row.spec.common)
+        return [row.stops() for row in rows if row.isVisible()]
 
     def _update_blocked(self) -> None:
         for key, row in self._rows.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.panel.controls import ChoiceControl, IntControl, control_for
 from app.panel.cost import CostLine, has_cost
@@ -13,7 +13,7 @@ from app.panel.titles import in_two
 from app.panel.words import badge_of, explanation, paper
 from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named, say, tip
+from app.theme.widgets import ElidedLabel, button_text, fill, named, say, tip
 from engine.protocol import Compared, OptionSpec
 
 CONTROL_PX = 104
@@ -21,6 +21,8 @@ CONTROL_PX = 104
 ROW_PX = 36
 """Least height of a row, which holds two lines: none grows when its second line comes."""
 
+LONG_BADGE = 8
+"""Letters of a badge next to which the links have no room: they stand below it."""
 GAP_PX = 8
 """Between what was measured and the explanation, and below that."""
 
@@ -59,6 +61,10 @@ class OptionRow(QWidget):
     value_changed = Signal(str, object)
     measure_requested = Signal(str)
     cost_requested = Signal(str)
+    learn_requested = Signal(str)
+    """The person wants to see the Lab's experiment of that name."""
+    help_requested = Signal(str)
+    """The person wants to read about the switch of that key."""
 
     def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -70,7 +76,12 @@ class OptionRow(QWidget):
         name, self._term = in_two(spec.title)
         self._name = named(NameLabel(name), title=spec.title)
         self._name.clicked.connect(self.toggle_explanation)
-        self._second = small_label(f"{spec.key}.term", "tiny", wrap=False)
+        self._second = named(ElidedLabel("", "tiny"), f"{spec.key}.term")
+        self.learn = self._link("Learn", f"See in the Lab what {name} does")
+        self.learn.clicked.connect(lambda: self.learn_requested.emit(self._spec.lab))
+        self.learn.setVisible(bool(spec.lab))
+        self.help = self._link("Help", f"Read about {name}")
+        self.help.clicked.connect(lambda: self.help_requested.emit(self._spec.key))
         self._badge = small_label(f"{spec.key}.badge", wrap=False)
         self._badge.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._reason = small_label(f"{spec.key}.reason", "tiny")
@@ -117,11 +128,8 @@ class OptionRow(QWidget):
         self._refresh()
 
     def set_result(self, result: Compared | None, asked: str = "") -> None:
-        """Unfolds the row, unless that would move others under the mouse. ``asked``: the prompt that was replayed."""
+        """``asked``: the prompt that was replayed."""
         self.result.set_result(result, asked)
-        rows = self.parentWidget()
-        if result is not None and (self.underMouse() or rows is None or not rows.underMouse()):
-            self._expanded = True
         self._refresh()
 
     def set_live(self, words: str, why: str = "") -> None:
@@ -136,7 +144,8 @@ class OptionRow(QWidget):
     def stops(self) -> list[QWidget]:
         """Widgets that can have the focus now, left to right."""
         control = self._control.focusProxy() or self._control
-        return [stop for stop in (self._name, self.result.button, control) if stop.isVisibleTo(self)]
+        every = (self._name, self.learn, self.help, self.result.button, control)
+        return [stop for stop in every if stop.isVisibleTo(self)]
 
     def toggle_explanation(self) -> None:
         self._expanded = not self._expanded
@@ -196,8 +205,22 @@ class OptionRow(QWidget):
     def _fill_name_block(self) -> None:
         block = self._block = QVBoxLayout(self._name_block)
         fill(block, 1, self._name, margins=0, spacing=0)
-        second = fill(QHBoxLayout(), self._badge, self._second, 1, spacing=6)
-        fill(block, second, 1)
+        self._links = QWidget()
+        self._links.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        fill(QHBoxLayout(self._links), self.learn, self.help, margins=0, spacing=6)
+        self._second_line = fill(QHBoxLayout(), self._badge, (self._second, 100), self._links, 1, spacing=6)
+        self._third_line = fill(QHBoxLayout(), spacing=0)
+        fill(block, self._second_line, self._third_line, 1)
+
+    def _link(self, text: str, about: str) -> QPushButton:
+        """Arrow keys lead to it, Tab does not."""
+        link = named(
+            QPushButton(button_text(text)), f"{self._spec.key}.{text.lower()}", title=about, tooltip=tip(about)
+        )
+        named(link, kind="link", role="tiny", focusPolicy=Qt.FocusPolicy.ClickFocus)
+        link.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        link.setCursor(Qt.CursorShape.PointingHandCursor)
+        return link
 
     def _refresh_second(self) -> None:
         """Show the badge of the present value: some choices of an exact switch are not exact."""
@@ -207,6 +230,10 @@ class OptionRow(QWidget):
             self._badge.setText(badge.text)
             named(self._badge, tooltip=tip(badge.meaning), badge=badge.tone)
             restyle(self._badge)
+        long = badge is not None and len(badge.text) > LONG_BADGE
+        if long != (self._third_line.indexOf(self._links) >= 0):
+            line = self._third_line if long else self._second_line
+            line.insertWidget(0 if long else 2, self._links, 0, Qt.AlignmentFlag.AlignLeft)
         term = "" if self._spec.kind == "float" else self._term
         words = "reloads the model" if self._spec.applies == "reload" else self._live[0] or self._spec.found or term
         self._second.setText(words)
@@ -225,6 +252,8 @@ class OptionRow(QWidget):
         lines = [reason] if reason and not why else []
         if self._expanded:
             lines += [explanation(self._spec), *filter(None, [self._live[1], self._spec.finding])]
+        if self.cost is not None:
+            self.cost.unfold(self._expanded)
         self._caption.setText("\n\n".join(lines))
         self._caption.setVisible(bool(lines))
         self._paper.setText(paper(self._spec))

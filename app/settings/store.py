@@ -64,6 +64,8 @@ class RememberedState(msgspec.Struct, frozen=True, kw_only=True):
     """The value to go back to after a model with one of its own; "": that model is not loaded."""
     tint: bool = False
     panel_open: bool = False
+    panel_all: bool = False
+    """The panel shows all switches, not only the common ones."""
     plots_open: bool = False
     cache_open: bool = False
     sidebar_open: bool = True

@@ -172,6 +172,7 @@ def _buttons(theme: Theme) -> str:
     *[kind="quiet"]:checked {{ color: {t.text}; }}
     *[kind="link"] {{ background: transparent; border: 1px solid transparent; color: {t.mute}; padding: 0 2px;
         border-radius: 4px; font-size: {theme.px(CAPTION_PX)}px; }}
+    *[kind="link"][role="tiny"] {{ font-size: {theme.px(SECTION_PX)}px; padding: 0; }}
     *[kind="link"]:hover, *[kind="link"]:focus {{ color: {t.accent}; background: transparent; }}
     *[kind="link"]:hover {{ border-color: transparent; }}
     *[kind="link"]:focus {{ border-color: {t.accent}; outline: none; }}

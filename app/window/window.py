@@ -79,7 +79,7 @@ class MainWindow(QWidget):
         super().__init__()
         store = appearance.store
         self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
-        self.models_page, self.settings_page = models_page, settings_page
+        self.models_page, self.help_page, self.settings_page = models_page, help_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
         pages = (models_page, lab_page, server_page, help_page, settings_page)
         for page in (sidebar, chat, panel, plots, cache, *pages, self):
@@ -327,6 +327,12 @@ class MainWindow(QWidget):
     def _unfold(self) -> None:
         self._fold_right.setChecked(True)
         self._fold_plots.setChecked(True)
+
+    def show_switch(self, key: str) -> bool:
+        """Show a switch in the panel, wherever it stands there; whether there is such a switch now."""
+        self.show_page(self.CHAT)
+        self._fold_right.setChecked(True)
+        return self.panel.reveal(key)
 
     def _set_plots(self, on: bool) -> None:
         self._fit_parts()

@@ -167,6 +167,8 @@ def _spec(
         metric=entry.metric_of(values[entry.key]),
         found=found.short,
         finding=found.sentence,
+        lab=entry.lab,
+        common=entry.common,
     )
 
 

@@ -15,6 +15,7 @@ CACHE = (
     _cache(
         key=keys.KV_CACHE,
         title="KV cache",
+        lab="kv_cache",
         default=True,
         scope="request",
         metric=SPEED,
@@ -31,6 +32,7 @@ CACHE = (
     _cache(
         key=keys.PAGE_RESERVATION,
         title="KV allocation",
+        lab="paging",
         default="on_demand",
         metric=UNUSED_SLOTS,
         applies="next request",
@@ -57,6 +59,8 @@ CACHE = (
     _cache(
         key=keys.PREFIX_CACHE,
         title="Prefix caching (RadixAttention)",
+        lab="prefixes",
+        common=True,
         default=True,
         scope="request",
         metric=FIRST_TOKEN,
@@ -119,6 +123,7 @@ CACHE = (
     _cache(
         key=keys.HOST_CACHE,
         title="KV offload to RAM (GB)",
+        lab="prefixes",
         default=1.0,
         minimum=0.0,
         maximum=1000.0,
@@ -138,6 +143,8 @@ CACHE = (
     _cache(
         key=keys.DISK_CACHE,
         title="KV cache on disk (GB)",
+        lab="prefixes",
+        common=True,
         default=0.0,
         minimum=0.0,
         maximum=1000.0,
@@ -158,6 +165,7 @@ CACHE = (
     _cache(
         key=keys.CASCADE,
         title="Shared-prefix attention (cascade)",
+        lab="prefixes",
         default=True,
         metric=MANY_CHATS,
         applies="live",

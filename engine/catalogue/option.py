@@ -73,6 +73,10 @@ class Option:
     costs: str
     source: tuple[str, ...]
     also: tuple[str, ...] = ()
+    lab: str = ""
+    """Name of the Lab's experiment that shows what it does; "" where there is none."""
+    common: bool = False
+    """It is one of the few that most people set: the panel shows it before all others."""
     reference: str = ""
     choices: tuple[Choice, ...] = ()
     minimum: float | None = None

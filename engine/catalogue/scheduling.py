@@ -15,6 +15,7 @@ SCHEDULING = (
     _scheduling(
         key=keys.CHUNKED_PREFILL,
         title="Chunked prefill",
+        lab="chunked",
         default=True,
         metric=OTHERS_WAIT,
         explains="Computes a long prompt in chunks, between which running answers go on. "
@@ -30,6 +31,7 @@ SCHEDULING = (
     _scheduling(
         key=keys.TOKEN_BUDGET,
         title="Max batched tokens",
+        lab="chunked",
         default=512,
         minimum=16,
         maximum=8192,
@@ -48,6 +50,7 @@ SCHEDULING = (
     _scheduling(
         key=keys.STEP_TARGETS,
         title="Step time targets",
+        lab="chunked",
         default=True,
         metric=OTHERS_WAIT,
         explains="Gives a long prompt only as many tokens of a step as keep the time between the tokens of running "
@@ -82,6 +85,7 @@ SCHEDULING = (
     _scheduling(
         key=keys.MAX_BATCH,
         title="Max batch size",
+        lab="batch_size",
         default=256,
         minimum=1,
         maximum=256,
@@ -98,6 +102,7 @@ SCHEDULING = (
     _scheduling(
         key=keys.ADMISSION,
         title="Scheduling policy",
+        lab="mlfq",
         default="first_come",
         metric=QUEUED,
         explains="Decides which requests take part in a step when there are more than the batch or the memory holds. "
@@ -112,6 +117,7 @@ SCHEDULING = (
     _scheduling(
         key=keys.PREFIX_FIRST,
         title="Cache-aware scheduling",
+        lab="prefixes",
         default=True,
         metric=MANY_CHATS,
         explains="Among requests that the policy treats alike, the one with the longest beginning in the cache starts "

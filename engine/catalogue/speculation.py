@@ -22,6 +22,8 @@ _ROWS = (
     _drafting(
         key=keys.SPECULATION,
         title="Speculation",
+        lab="speculation",
+        common=True,
         default="auto",
         explains="A cheap method drafts the next few tokens and the model checks them all in one pass, "
         "keeping exactly those it would have written itself. "
@@ -60,6 +62,7 @@ _ROWS = (
     _drafting(
         key=keys.NGRAM_FIRST,
         title="Try n-gram lookup first",
+        lab="speculation",
         default=True,
         explains="Where the last few tokens occurred earlier in the chat, what followed them is drafted, "
         "which costs nothing. Elsewhere, and where such drafts held too seldom, the chosen method drafts.",
@@ -75,6 +78,7 @@ _ROWS = (
     _drafting(
         key=keys.NGRAM_CHATS,
         title="N-gram lookup in other chats",
+        lab="speculation",
         default=False,
         explains="N-gram lookup also searches your other chats, "
         "those answered with this switch on since the engine started; deleting any chat empties that memory. "
@@ -91,6 +95,7 @@ _ROWS = (
     _drafting(
         key=keys.DRAFT_LENGTH,
         title="Draft length",
+        lab="speculation",
         default=0,
         minimum=0,
         maximum=16,
@@ -109,6 +114,7 @@ _ROWS = (
     _drafting(
         key=keys.TREE_NODES,
         title="Draft tree size",
+        lab="speculation",
         default=0,
         minimum=0,
         maximum=MOST_NODES,
@@ -127,6 +133,7 @@ _ROWS = (
     _drafting(
         key=keys.ACCEPTANCE,
         title="Acceptance rule",
+        lab="speculation",
         default="keyed",
         explains="Decides which draft tokens are accepted. "
         "The lossless rule keeps a token only if it is the one that would have been drawn without speculation.",

@@ -15,6 +15,8 @@ WEIGHTS = (
     _weights(
         key=keys.WEIGHTS,
         title="Weights",
+        lab="weights",
+        common=True,
         default="packed",
         metric=WEIGHT_BYTES,
         explains="Keeps quantised weights of 2 to 8 bits packed and unpacks them inside the multiplication, "
@@ -41,6 +43,7 @@ WEIGHTS = (
     _weights(
         key=keys.PACKED_KERNEL,
         title="4-bit matmul kernel",
+        lab="weights",
         default="native",
         metric=SPEED,
         explains="Chooses the code that multiplies with packed weights. "
@@ -65,6 +68,7 @@ WEIGHTS = (
     _weights(
         key=keys.ACTIVATIONS,
         title="Activations",
+        lab="weights",
         default="auto",
         applies="live",
         on_change="stop sharing",
@@ -97,6 +101,7 @@ WEIGHTS = (
     _weights(
         key=keys.OUTPUT_HEAD,
         title="Output head",
+        lab="weights",
         default="file",
         metric=BYTES_READ,
         explains="The output head turns the last layer's result into a number for each token of the vocabulary, and "

@@ -125,6 +125,10 @@ class OptionSpec(Part, frozen=True):
     """Measurement of it with the loaded model, in a few words; "" where nothing was measured."""
     finding: str = ""
     """The same as a sentence."""
+    lab: str = ""
+    """Name of the Lab's experiment that shows what it does; "" where there is none."""
+    common: bool = False
+    """It is one of the few that most people set, which are shown before all others."""
 
 
 class DrafterStyle(Part, frozen=True):

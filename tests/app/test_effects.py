@@ -119,6 +119,7 @@ def test_where_texts_part() -> None:
 
 
 def test_both_answers_stand_beside_each_other_with_the_place_marked(qtbot, theme, panel) -> None:
+    panel.row("speculation").toggle_explanation()
     panel.show_result(unlike(effect(SPEED)), "What is a page?")
     button = panel.findChild(QPushButton, "speculation.both")
     assert button.isVisible()
@@ -169,6 +170,7 @@ def test_no_figure_is_cut(panel, found) -> None:
 
 def test_a_result_is_marked_when_the_switch_is_set_to_something_else(panel) -> None:
     panel.set_catalogue([switch(), choice("ngram"), number()])
+    panel.row("speculation").toggle_explanation()
     panel.show_result(result(effect(SPEED)))
     assert "good" in said(panel).values()
     panel.set_catalogue([switch(), choice("off"), number()])

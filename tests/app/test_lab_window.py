@@ -230,3 +230,12 @@ def test_the_window_closes_in_the_middle_of_a_run(qtbot, program, lab, state):
     qtbot.waitUntil(lambda: bool(lab._runs.pictures))
     program.close()
     assert json.loads(program.store.path.read_text())["model"] == "tiny"  # the next start loads it
+
+
+def test_a_row_of_the_panel_leads_to_its_experiment_before_the_lab_knows_any(qtbot, program) -> None:
+    window = program.window
+    window.panel.row("kv_cache").learn.click()
+    view = program.lab_page.inner
+    assert (window.page, view._runs.index) == (MainWindow.LAB, None)
+    qtbot.waitUntil(lambda: view.open_page == "prefixes")
+    assert view.view is not None

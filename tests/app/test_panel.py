@@ -15,7 +15,7 @@ from app.panel.words import badge_of, event_label, explanation
 from app.theme.widgets import Toggle
 from app.window.wirings.measure import compare_values
 from engine import catalogue
-from engine.protocol import CompareProgress
+from engine.protocol import CompareProgress, Cost
 from tests.app.effects import effect, result
 from tests.app.specs import choice, number, switch
 
@@ -239,11 +239,12 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
     """Neither while it is measured nor when it is there: a click would land on another row."""
     theme.set_scale(scale)
     panel.set_catalogue(catalogue.state(catalogue.defaults(), frozenset(["several layers", "kinds"])))
+    panel.show_all(True)
     panel.resize(theme.px(340), 900)
 
     def heights() -> dict:
         settle(qapp)
-        return {key: row.height() for key, row in panel._rows.items() if row.isVisible()}
+        return {key: row.geometry() for key, row in panel._rows.items() if row.isVisible()}
 
     before = heights()
     measurable = [key for key in before if not panel.spec(key).metric.elsewhere and not panel.spec(key).disabled_reason]
@@ -251,8 +252,14 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
     for key in measurable:
         panel.show_progress(key, CompareProgress(id="1", done=12, total=18))
         assert heights() == before
-        panel.row(key).result.set_result(msgspec.structs.replace(result(effect()), key=key))
+        panel.show_result(msgspec.structs.replace(result(effect()), key=key), "What is a page?")
+        assert panel.card.isVisible()
         assert heights() == before
+    panel.card.hide()
+    assert heights() == before
+    panel.show_cost_running("kv_kind", True)
+    panel.show_cost("kv_kind", Cost(id="1", tokens=600, exact=3.1, present=3.2, divergence=0.01, setting="4-bit"))
+    assert heights() == before
 
 
 def test_a_badge_is_as_wide_as_its_frame_from_the_first(panel, qapp):
@@ -374,10 +381,9 @@ def test_arrows_go_between_rows_and_within_one(qtbot, panel) -> None:
     first, second = panel.row("kv_cache").stops(), panel.row("speculation").stops()
     first[-1].setFocus()
     qtbot.waitUntil(first[-1].hasFocus)
-    qtbot.keyClick(first[-1], Qt.Key.Key_Left)
-    assert first[1].hasFocus()
-    qtbot.keyClick(first[1], Qt.Key.Key_Left)
-    assert first[0].hasFocus()
+    for stop in (2, 1, 0):
+        qtbot.keyClick(first[stop + 1], Qt.Key.Key_Left)
+        assert first[stop].hasFocus()
     qtbot.keyClick(first[0], Qt.Key.Key_Down)
     assert second[0].hasFocus()
     qtbot.keyClick(second[0], Qt.Key.Key_Right)
@@ -390,7 +396,9 @@ def test_arrows_go_between_rows_and_within_one(qtbot, panel) -> None:
 def test_tab_stops_once_a_row(panel) -> None:
     for key in ("kv_cache", "speculation", "draft_length"):
         stops = panel.row(key).stops()
-        assert [bool(stop.focusPolicy() & Qt.FocusPolicy.TabFocus) for stop in stops] == [False, False, True], key
+        assert [bool(stop.focusPolicy() & Qt.FocusPolicy.TabFocus) for stop in stops] == [False, False, False, True], (
+            key
+        )
 
 
 def test_names_and_terms_begin_at_one_edge(panel, qapp):
@@ -408,3 +416,73 @@ def test_what_the_load_measured_stands_in_the_row(panel):
     assert text(panel, f"{row.spec.key}.term") == "auto 16-bit, KL 0.0030"
     row.toggle_explanation()
     assert text(panel, f"{row.spec.key}.caption").endswith("\nMeasured with this model.")
+
+
+@pytest.fixture
+def levels(panel, qapp) -> OptimisationPanel:
+    """One common switch, the others behind the line."""
+    cache = switch(common=True, lab="kv_cache")
+    panel.set_catalogue([cache, choice(), number(), switch(key="quest", title="QUEST", group="Cache")])
+    settle(qapp)
+    return panel
+
+
+def test_all_but_the_common_switches_stand_behind_one_line(qtbot, levels, qapp) -> None:
+    assert [key for key in ("kv_cache", "speculation", "draft_length", "quest") if levels.row(key).isVisible()] == [
+        "kv_cache"
+    ]
+    assert levels.line.text() == "▸ All 4"
+    levels.set_catalogue(
+        [*(levels.spec(key) for key in ("kv_cache",)), choice("ngram"), number(), levels.spec("quest")]
+    )
+    assert (levels.line.text(), levels.line.toolTip()) == ("▸ All 4 · 1 changed", "Speculation")
+    with qtbot.waitSignal(levels.unfolded) as heard:
+        qtbot.mouseClick(levels.line, Qt.MouseButton.LeftButton)
+    assert heard.args == [True]
+    assert all(levels.row(key).isVisible() for key in ("kv_cache", "speculation", "draft_length", "quest"))
+    assert levels.line.text() == "▾ All 4 · 1 changed"
+    qtbot.mouseClick(levels.line, Qt.MouseButton.LeftButton)
+    assert not levels.row("quest").isVisible()
+
+
+def test_what_points_to_a_switch_behind_the_line_unfolds_it(qtbot, levels) -> None:
+    levels.activateWindow()
+    with qtbot.assertNotEmitted(levels.unfolded):
+        assert levels.reveal("kv_cache")
+    with qtbot.waitSignal(levels.unfolded):
+        assert levels.reveal("quest")
+    assert levels.row("quest").isVisible()
+    qtbot.waitUntil(levels.row("quest").stops()[0].hasFocus)
+    assert not levels.reveal("no such switch")
+
+
+def test_a_row_leads_to_its_experiment_and_to_its_help(qtbot, levels) -> None:
+    row = levels.row("kv_cache")
+    with qtbot.waitSignal(levels.learn_requested) as learn:
+        qtbot.mouseClick(row.learn, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(levels.help_requested) as read:
+        qtbot.mouseClick(row.help, Qt.MouseButton.LeftButton)
+    assert (learn.args, read.args) == (["kv_cache"], ["kv_cache"])
+    assert levels.row("quest").learn.isHidden(), "no experiment shows it"
+
+
+def test_the_card_says_how_far_a_measurement_is_and_what_it_found(qtbot, levels, qapp) -> None:
+    levels.set_measurable("")
+    card, row = levels.card, levels.row("kv_cache")
+    levels.show_progress("kv_cache", CompareProgress(id="1", done=0, total=0))
+    assert text(levels, "panel.card.progress") == "Measuring…"
+    assert card.y() == row.geometry().bottom() + 1
+    levels.show_progress("kv_cache", CompareProgress(id="1", done=3, total=8))
+    assert text(levels, "panel.card.progress") == "Run 3 of 8"
+    levels.show_result(msgspec.structs.replace(result(effect()), key="kv_cache"), "What is a page?")
+    assert "What is a page?" in card.words
+    assert "2.1× more" in card.words
+    levels.show_progress("kv_cache", CompareProgress(id="2", done=1, total=8))
+    qtbot.mouseClick(card.close_button, Qt.MouseButton.LeftButton)
+    levels.show_progress("kv_cache", CompareProgress(id="2", done=2, total=8))
+    levels.show_result(msgspec.structs.replace(result(effect()), key="kv_cache"))
+    assert not card.isVisible(), "the person closed it"
+    levels.show_progress("kv_cache", CompareProgress(id="3", done=1, total=8))
+    assert card.isVisible()
+    levels.show_progress("kv_cache", None)  # stopped
+    assert not card.isVisible()

@@ -28,6 +28,7 @@ def panel(qtbot, theme) -> OptimisationPanel:
     panel = OptimisationPanel(theme)
     qtbot.addWidget(panel)
     panel.set_catalogue(specs())
+    panel.show_all(True)
     panel.resize(PANEL_WIDTH, 700)
     panel.show()
     return panel
@@ -119,16 +120,12 @@ def test_choosing_a_kind_of_speculation_moves_no_row_above_it(qtbot, panel, them
     assert reason.heightForWidth(reason.width()) <= reason.height(), "the reason is not cut"
 
 
-def test_a_result_moves_nothing_under_the_mouse(panel, qapp, monkeypatch) -> None:
-    body = panel.row("kv_cache").parentWidget()
-    monkeypatch.setattr(body, "underMouse", lambda: True)
-    before = places(panel, "acceptance")
+def test_a_result_moves_nothing(qtbot, panel) -> None:
+    before = settled(qtbot, panel, "acceptance")
     found = p.Compared("1", "kv_cache", [False, True], [], same=True, before=10.0, after=20.0, ratio=2.0)
     panel.show_result(found)
-    qapp.processEvents()
-    assert places(panel, "acceptance") == before
-    monkeypatch.setattr(body, "underMouse", lambda: False)
-    panel.show_result(found)
+    assert settled(qtbot, panel, "acceptance") == before
+    panel.row("kv_cache").toggle_explanation()
     assert panel.findChild(QLabel, "kv_cache.outcome").isVisible()
 
 

@@ -64,6 +64,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
         "unload_after": 0,
         "titles": True,
         "download_limit": 0,
+        "panel_all": False,
         "presets": {},
         "models": {},
         "kv_kind_before": "",

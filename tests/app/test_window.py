@@ -261,6 +261,18 @@ def test_a_refused_value_does_not_stay_on_show(qtbot, program):
     assert toggle.isChecked() == before
 
 
+def test_the_panel_leads_to_the_help_and_is_led_to(qtbot, program):
+    window, panel = program.window, program.window.panel
+    panel.row("kv_cache").help.click()
+    assert window.page == MainWindow.HELP
+    assert window.help_page.text.toPlainText().startswith("KV cache\n")
+    assert not panel._rest.isVisibleTo(panel)
+    assert window.show_switch("chunked_prefill")
+    assert (window.page, panel.row("chunked_prefill").isVisible()) == (MainWindow.CHAT, True)
+    assert program.store.settings.panel_all
+    assert not window.show_switch("no such switch")
+
+
 def test_a_load_is_shown_in_the_title_row_of_every_page(program):
     selector = program.selector
     loading = protocol.Loading(model="/models/a-new-one", stage="reading weights", fraction=0.4)

@@ -139,17 +139,18 @@ def catalogue() -> list[p.OptionSpec]:
         return p.OptionSpec(**{**base, **fields})
 
     return [
-        entry(key="kv_cache", title="KV cache", group="Cache", kind="bool", default=True, value=True, exactness="lossless", compare=[False, True]),
+        entry(key="kv_cache", title="KV cache", group="Cache", kind="bool", default=True, value=True, exactness="lossless", compare=[False, True],
+              common=True, lab="prefixes"),
         entry(key="reserve", title="KV allocation", group="Cache", kind="choice", default="on demand", value="on demand", exactness="lossless",
               choices=["on demand", "whole context"], choice_titles=["paged", "whole"], scope="engine", applies="cache"),
         entry(key="quest", title="QUEST sparse pages", group="Cache", kind="bool", default=False, value=False, exactness="approximate",
               disabled_reason="Needs a context above 4,096 tokens."),
-        entry(key="kv_kind", title="KV bits", group="Cache", kind="choice", default="16-bit", value="16-bit", exactness="approximate",
+        entry(key="kv_kind", title="KV bits", group="Cache", kind="choice", default="16-bit", value="16-bit", exactness="approximate", common=True,
               choices=["16-bit", "int8", "int4"], choice_titles=["16", "8", "4"], scope="engine", applies="cache", compare=["16-bit", "int4"]),
         *switches(entry),
         entry(key="chunked_prefill", title="Chunked prefill", group="Scheduling", kind="bool", default=True, value=True, exactness="lossless",
               compare=[False, True], scope="engine", applies="live"),
-        entry(key="weights", title="Weights", group="Weights", kind="choice", default="packed", value="packed", exactness="lossless",
+        entry(key="weights", title="Weights", group="Weights", kind="choice", default="packed", value="packed", exactness="lossless", common=True,
               choices=["packed", "16-bit"], scope="engine", applies="reload"),
     ]  # fmt: skip
 

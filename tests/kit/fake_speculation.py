@@ -18,7 +18,7 @@ _EXACTNESS: dict[p.Value, p.Exactness] = {"ratio": "same distribution", "typical
 
 def switches(entry: Callable[..., p.OptionSpec]) -> list[p.OptionSpec]:
     return [
-        entry(key="speculation", title="Speculation", group="Speculation", kind="choice", default="off", value="off", exactness="lossless",
+        entry(key="speculation", title="Speculation", group="Speculation", kind="choice", default="off", value="off", exactness="lossless", common=True,
               choices=["off", "auto", "ngram", "draft", "exit", "skip", "medusa", "eagle", "mtp"],
               choice_titles=["off", "auto", "n-gram lookup", "draft model", "early exit", "layer skipping", "Medusa heads", "EAGLE head",
                              "multi-token layers"],

@@ -58,6 +58,7 @@ WINDOW = PolicyTechnique(
             key=keys.WINDOW_TOKENS,
             title="Window size (tokens)",
             group=CACHE_GROUP,
+            lab="window",
             default=1024,
             minimum=64,
             maximum=1_048_576,

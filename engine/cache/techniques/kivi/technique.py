@@ -25,6 +25,7 @@ def _bits(key: str, title: str, explains: str) -> Option:
         key=key,
         title=title,
         group=CACHE_GROUP,
+        lab="kivi",
         default="2",
         metric=KV_BYTES,
         applies="cache",

@@ -56,6 +56,7 @@ TECHNIQUE = PolicyTechnique(
             key=keys.QUEST_TOKENS,
             title="QUEST budget (tokens)",
             group=CACHE_GROUP,
+            lab="quest",
             default=1024,
             minimum=16,
             maximum=1_048_576,

@@ -40,6 +40,7 @@ EARLY_EXIT = DraftTechnique(
             key=keys.EXIT_LAYER,
             title="Exit after layer",
             group=SPECULATION_GROUP,
+            lab="speculation",
             default=0,
             minimum=0,
             maximum=200,
