@@ -193,7 +193,7 @@ class WindowProgram:
             link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window
         )
         ServerWiring(link, self.server, window)
-        self.links = LinksWiring(store, window, window.help_page, lambda: self.lab_page.inner)
+        self.links = LinksWiring(store, window, lambda: self.lab_page.inner)
         loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
         for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
             asked.connect(loading.open)

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.lab import words
+from app.lab.answer import AnswerCard, OwnAnswer
 from app.lab.cards import Overview
 from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
@@ -71,6 +72,8 @@ class LabView(FocusFirst):
         """By experiment."""
         self.open_page = ""
         """The name of the experiment on show, "" for all of them."""
+        self._answers: dict[str, OwnAnswer] = {}
+        """Answer of the person's own that stands first on the page of an experiment."""
         self._wanted = ""
         """Name of the one to show as soon as it is known which there are."""
         self.view: ExperimentView | None = None
@@ -89,6 +92,14 @@ class LabView(FocusFirst):
         """Show one, or with "" all of them; before it is known which there are, as soon as it is."""
         self._wanted = "" if name in self._runs.pages or name in TOOLS else name
         self.topics.choose(name)
+
+    def show_answer(self, name: str, answer: OwnAnswer) -> None:
+        """Show an experiment with an answer of the person's own, which it explains."""
+        self._answers[name] = answer
+        again = name == self.open_page
+        self.show_experiment(name)
+        if again:
+            self._show()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -248,6 +259,8 @@ class LabView(FocusFirst):
         for button in (view.run, view.cancel, view.player.button, view.again, view.use):
             button.installEventFilter(self)
         view.show_result(found, left.answered)
+        if (answer := self._answers.get(page.name)) is not None:
+            view.column.insertWidget(0, AnswerCard(page.name, answer, self._theme))
         if page.name == runs.running and runs.pictures:
             view.show_pictures(runs.sides, runs.pictures)
         self._put(view)

@@ -114,7 +114,7 @@ _ROWS = (
     _drafting(
         key=keys.TREE_NODES,
         title="Draft tree size",
-        lab="speculation",
+        lab="heads",
         default=0,
         minimum=0,
         maximum=MOST_NODES,

@@ -23,6 +23,8 @@ class MessageActions(QObject):
     """The person wants to choose what happens when the context is full."""
     branches_asked = Signal(str)
     """The person wants to see all versions, at the message of this id."""
+    lesson_asked = Signal(object)
+    """The person wants to see why the figures of that answer are as they are."""
 
     def __init__(
         self, session: ChatSession, sending: Sending, composer: Composer, news: News, theme: Theme, page: QWidget
@@ -49,6 +51,8 @@ class MessageActions(QObject):
             self.overflow_asked.emit()
         elif action == "compare":
             self._compare(message)
+        elif action == "learn":
+            self.lesson_asked.emit(message)
         elif self._sending.reason:
             self._sending.say_reason()
         elif session.streaming:

@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.chat.elsewhere import reason
+from app.chat.transcript import lesson
 from app.chat.transcript.stats import SHARES, date_of, describe, explain, time_of, writer
 from app.history.records import StoredMessage
 from app.theme.sheet import set_role
@@ -18,6 +19,7 @@ _ACTIONS = {
     "user": (("retry", "Try again"), ("edit", "Edit"), ("begin", "Begin answer"), ("copy", "Copy")),
     "assistant": (
         ("continue", "Continue"),
+        ("learn", "See why"),
         ("copy", "Copy"),
         ("edit", "Edit"),
         ("regenerate", "Regenerate"),
@@ -27,6 +29,7 @@ _ACTIONS = {
     ),
 }
 _HELP = {
+    "learn": "See in the Lab what made the difference",
     "regenerate": "Another answer, drawn with a new seed",
     "again": "The same prompt, settings and seed: the text should be the same",
     "compare": "Show this answer and the one that it repeats side by side",
@@ -122,6 +125,8 @@ class Footer(QWidget):
             self._fill_actions()
         for name, button in self._buttons.items():
             button.setVisible(name in names)
+        if "learn" in names and (learn := self._buttons.get("learn")) is not None:
+            learn.setToolTip(tip(f"See in the Lab why: {lesson.about(self._message)}"))
         self._actions.setVisible(visible)
         if self._role == "user":
             self.who.setVisible(visible and bool(self.who.text()))

@@ -15,6 +15,7 @@ from app.chat.transcript.calls import CallBlock, ResultBlock
 from app.chat.transcript.documents import DocumentBlock
 from app.chat.transcript.folded import Folded
 from app.chat.transcript.footer import Footer
+from app.chat.transcript.lesson import lesson
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
@@ -459,6 +460,8 @@ class MessageView(QWidget):
                 names = (*names, "compare")
             if message.stats.reason == "context":
                 names = (*names, "overflow")
+            if self._last and lesson(message):
+                names = ("learn", *names)
         visible = (self._hovered or self._focused or self._last) and message.state != "streaming"
         self._footer.show_actions(visible, names)
         self._actions = self._hovered or self._focused

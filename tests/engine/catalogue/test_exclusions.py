@@ -17,6 +17,7 @@ from engine.protocol import keys
 
 ROOT = Path(__file__).parents[3]
 OTHER_WORDS = {
+    "app/chat/transcript/lesson.py": {"speculation"},  # an experiment's name
     "app/lab/pictures/examples.py": {"kv_cache", "weights", "speculation"},  # experiments
     "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model
     "app/plots/charts.py": {"weights"},  # an owner of memory
@@ -34,6 +35,7 @@ OTHER_WORDS = {
     "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion
     "engine/services/training/eagle.py": {"acceptance"},  # a field of a recipe's record
     "engine/services/quantise/packed.py": {"weights"},  # a field of other programs' files
+    "engine/decoding/speculation/self_drafting/technique.py": {"speculation"},  # an experiment's name
     "engine/decoding/speculation/proposers/layer_choice.py": {"exit_layer"},  # a field of speculation.json
     "engine/decoding/telemetry/prometheus.py": {"weights"},  # an owner of memory
 }
