@@ -1,5 +1,5 @@
-"""Answers to "Why is this slow?": a small button near the token rate, and the card that it opens: sentences, each with
-its remedy."""
+"""Answers to "Why this speed?": a small button near the token rate, and the card that it opens, which says what the
+speed is made of and what would make it faster, each with its remedy."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from app.theme.theme import Theme
 from app.theme.widgets import button_text, caption, fill, named, say, take_out
 from engine.protocol import OptionSpec, Reason, Reasons
 
-TITLE = "Why is this slow?"
+TITLE = "Why this speed?"
 LOOKS = "Looking at the last seconds…"
-NOTHING = "Nothing stands out."
+NOTHING = "Nothing holds it up that could be mended."
+FASTER = "What would make it faster"
 PLACES = {"models": "Open Models", "settings": "Open Settings"}
 MOST = 4
 """Reasons shown; those after them gain less."""
@@ -31,15 +32,21 @@ class WhyButton(QPushButton):
     asked = Signal(object)
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        super().__init__("Why slow?", parent)
-        named(self, name, title=TITLE, tooltip=f"{TITLE} What stands out, and what mends it", kind="link")
+        super().__init__(TITLE, parent)
+        named(
+            self,
+            name,
+            title=TITLE,
+            tooltip=f"{TITLE} What it is made of, what limits it, and what mends that",
+            kind="link",
+        )
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.clicked.connect(lambda: self.asked.emit(self))
 
     def shorten(self, short: bool) -> None:
         """Shorten the button's text, for little room, or show it in full."""
-        self.setText("Why?" if short else "Why slow?")
+        self.setText("Why?" if short else TITLE)
 
 
 class WhyCard(QFrame):
@@ -60,6 +67,8 @@ class WhyCard(QFrame):
         """Next to which it was opened."""
         self._found: Reasons | None = None
         """Reasons that it says, None while it waits for words."""
+        self._made_of: QLabel | None = None
+        """Label of what the speed is made of, whose figures change while it is open."""
         named(self, "why", title=TITLE, card="tip", focusPolicy=Qt.FocusPolicy.StrongFocus)
         self.hide()
         title = named(QLabel(TITLE), role="figure")
@@ -80,7 +89,7 @@ class WhyCard(QFrame):
 
     def open(self, near: QWidget) -> None:
         """Show it next to ``near``, waiting for words."""
-        self.button, self._found = near, None
+        self.button, self._found, self._made_of = near, None, None
         self._near = QRect(near.mapTo(self._window, QPoint()), near.size())
         self._show_rows([_plain(LOOKS)], "")
         self.show()
@@ -130,7 +139,7 @@ class WhyCard(QFrame):
 
     def say(self, sentence: str) -> None:
         """Show the reason nothing can be said."""
-        self._found = None
+        self._found = self._made_of = None
         self._show_rows([_plain(sentence)], "")
 
     def show_reasons(self, found: Reasons, specs: Mapping[str, OptionSpec]) -> None:
@@ -138,11 +147,19 @@ class WhyCard(QFrame):
         the same already, or the keyboard would lose its place."""
         before, self._found = self._found, found
         if before is not None and (before.reasons, before.limit) == (found.reasons, found.limit):
+            if before.parts != found.parts and self._made_of is not None:
+                self._made_of.setText("\n".join(found.parts))
             return
         at = QApplication.focusWidget()
         here = at is not None and self.isAncestorOf(at)
         shown = found.reasons[:MOST]
-        rows = [self._row(place, reason, specs) for place, reason in enumerate(shown)] or [_plain(NOTHING)]
+        rows: list[QWidget] = []
+        self._made_of = _plain("\n".join(found.parts)) if found.parts else None
+        if self._made_of is not None:
+            rows.append(named(self._made_of, "why.parts"))
+        if shown:
+            rows.append(_plain(FASTER, "section"))
+        rows += [self._row(place, reason, specs) for place, reason in enumerate(shown)] or [_plain(NOTHING)]
         if more := len(found.reasons) - len(shown):
             rows.append(_plain(f"{more} more, which matter{'s' * (more == 1)} less.", "caption"))
         self._show_rows(rows, found.limit)

@@ -1,4 +1,4 @@
-"""Messages about the reasons that answers are slow: the window's request, and the engine's answer."""
+"""Messages about what makes answers as fast as they are: the window's request, and the engine's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.protocol.base import Message, Part, Value
 
 
 class Why(Message, tag="why", frozen=True):
-    """Request for what makes answers slow now -> :class:`Reasons`."""
+    """Request for what makes answers as fast as they are now -> :class:`Reasons`."""
 
     id: str
 
@@ -29,10 +29,13 @@ class Reason(Part, frozen=True):
 
 
 class Reasons(Message, tag="reasons", frozen=True):
-    """``reasons``: those first whose mending is likely to gain most; none where nothing stands out."""
+    """``reasons`` that answers are not faster: those first whose mending is likely to gain most; none where nothing
+    stands out."""
 
     id: str
     reasons: list[Reason]
     limit: str = ""
     """Sentence on what all answers together could reach at most here, by memory alone, and what they reached lately; ""
     while nothing is known."""
+    parts: list[str] = []
+    """What the speed is made of, a sentence each, from what was measured lately."""

@@ -1,4 +1,4 @@
-"""Collects the facts from which it is said why answers are slow; nothing of it waits for the engine."""
+"""Collects the facts from which it is said why answers are as fast as they are; nothing of it waits for the engine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from engine.decoding.telemetry.why.facts import Facts, LastPrompt
+from engine.decoding.telemetry.why.made_of import made_of
 from engine.decoding.telemetry.why.rules import limit, reasons
 from engine.loop.admission import NO_MODEL
 from engine.protocol import Reasons, Why
@@ -33,7 +34,7 @@ async def why(hub: EngineHub, message: Why, prompt: LastPrompt | None) -> Reason
         prompt=prompt,
     )
     facts = _of_weights(loaded, facts)
-    return Reasons(id=message.id, reasons=reasons(facts), limit=limit(facts))
+    return Reasons(id=message.id, reasons=reasons(facts), limit=limit(facts), parts=made_of(facts))
 
 
 def _of_weights(loaded: LoadedModel, facts: Facts) -> Facts:

@@ -1,12 +1,13 @@
-"""Why is this slow? The buttons near the token rate, the card that they open, and what its buttons do."""
+"""Why this speed? The buttons near the token rate, the card that they open, and what its buttons do."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
-from app.plots.why import LOOKS, MOST, NOTHING, TITLE, WhyButton, WhyCard, remedy
+from app.plots.why import FASTER, LOOKS, MOST, NOTHING, TITLE, WhyButton, WhyCard, remedy
 from app.program import WindowProgram
 from app.window.window import MainWindow
 from app.window.wirings.why import WhyWiring
@@ -65,9 +66,23 @@ def test_what_another_page_mends_opens_it_and_closes_the_card(qtbot, card):
     assert card.isHidden()
 
 
-def test_nothing_stands_out(card):
-    card.show_reasons(found(), SPECS)
+def test_what_the_speed_is_made_of_stands_before_what_would_mend_it(card):
+    said = ["A step takes 23 ms.", "A pass over the model reads 412 MB."]
+    card.show_reasons(msgspec.structs.replace(found(Reason(sentence="Speculation is off.")), parts=said), SPECS)
+    at = [card.words.index(words) for words in (*said, FASTER, "Speculation is off.")]
+    assert at == sorted(at)
+    row = card.findChild(QLabel, "why.parts")
+    again = msgspec.structs.replace(found(Reason(sentence="Speculation is off.")), parts=["A step takes 24 ms."])
+    card.show_reasons(again, SPECS)
+    assert card.findChild(QLabel, "why.parts") is row, "new figures move nothing"
+    assert row.text() == "A step takes 24 ms."
+
+
+def test_nothing_holds_it_up(card):
+    card.show_reasons(msgspec.structs.replace(found(), parts=["A step takes 23 ms."]), SPECS)
+    assert "A step takes 23 ms." in card.words
     assert NOTHING in card.words
+    assert FASTER not in card.words
     assert LIMIT in card.words
 
 
@@ -247,4 +262,4 @@ def test_the_chart_keeps_its_title_where_it_is_wide(start, qtbot):
     chart.resize(150, 180)
     assert chart.why.text() == "Why?"
     chart.resize(300, 180)
-    assert chart.why.text() == "Why slow?"
+    assert chart.why.text() == TITLE

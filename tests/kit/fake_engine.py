@@ -411,6 +411,10 @@ class Session:
                 id=message.id,
                 reasons=found,
                 limit="A token reads 4.0 GB: no more than 5.0 tokens a second are possible.",
+                parts=[
+                    "A step takes 23 ms.",
+                    "Of the last prompt's 84 tokens 48 came from the cache, and 36 were read.",
+                ],
             )
         )
 

@@ -1,4 +1,4 @@
-"""Asks the engine why answers are slow, shows what it says, and sets what mends it."""
+"""Asks the engine why answers are as fast as they are, shows what it says, and sets what mends it."""
 
 from __future__ import annotations
 

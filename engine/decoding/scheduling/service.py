@@ -102,7 +102,7 @@ def _targets() -> Iterator[Option]:
             metric=OTHERS_WAIT,
             explains=f"Milliseconds that may pass between two tokens of {whose} (inter-token latency): while one is "
             "written, a step reads of other prompts only what keeps to this. Where the answers alone take longer, “Why "
-            "slow?” says with how many it could be kept.",
+            "this speed?” says with how many it could be kept.",
             shows="inter-token latency of other answers during a long prefill, and the share of answers in time",
             helps="A long prompt arrives while other answers stream.",
             costs="Nothing in the text. The smaller it is, the more slowly long prompts are read.",

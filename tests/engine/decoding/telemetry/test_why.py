@@ -17,6 +17,7 @@ from engine import protocol as p
 from engine.catalogue.metrics import SPEED
 from engine.decoding.telemetry.processor import RecentPrograms
 from engine.decoding.telemetry.why.facts import Facts, LastPrompt, Machine
+from engine.decoding.telemetry.why.made_of import made_of
 from engine.decoding.telemetry.why.rules import limit, reasons
 from engine.decoding.telemetry.why.slow_values import SLOW_VALUES
 from engine.decoding.telemetry.window import TelemetryWindow
@@ -258,6 +259,32 @@ def test_what_gains_most_stands_first() -> None:
     assert [word in sentence for word, sentence in zip(order, sentences, strict=True)] == [True] * 5
 
 
+def test_what_the_speed_is_made_of_says_what_was_measured_and_nothing_else() -> None:
+    at_rest = telemetry(step_ms=None, host_ms=None, bytes_per_pass=None, bandwidth_share=None, acceptance=[])
+    assert made_of(facts(frame=at_rest)) == ["A pass over the model reads 4.0 GB of weights."]
+    drafted = Acceptance(
+        proposer="draft", proposed=100, accepted=70, by_depth=[0.7], draft_length=3, tokens_per_step=3.1
+    )
+    busy = telemetry(step_ms=23.4, host_ms=2.0, bytes_per_pass=4.5 * GB, bandwidth_share=0.8, acceptance=[drafted])
+    prompt = LastPrompt(tokens=8300, cached=8120)
+    assert made_of(facts(frame=busy, prompt=prompt)) == [
+        "A step takes 23 ms, of which Kvasir's own work around the model takes 2.0 ms.",
+        "A pass over the model reads 4.5 GB: 4.0 GB of weights and 500 MB of keys and values.",
+        "With drafts it gives an answer 3.1 tokens: 70 % of 100 drafted ones were accepted.",
+        "Of the last prompt's 8,300 tokens 8,120 came from the cache, and 180 were read.",
+        "Memory sets the pace: 80 % of its speed is used.",
+    ]
+    slow = msgspec.structs.replace(busy, host_ms=12.0, bandwidth_share=0.2, acceptance=[])
+    said = made_of(facts(frame=slow, prompt=LastPrompt(tokens=40, cached=0)))
+    assert said[2:] == [
+        "Each gives an answer one token: nothing was drafted.",
+        "None of the last prompt's 40 tokens were in the cache: all were read.",
+        "Kvasir's own work sets the pace as much as the model does: it is 51 % of a step.",
+    ]
+    assert made_of(facts(frame=msgspec.structs.replace(slow, host_ms=1.0)))[-1].startswith("Arithmetic sets the pace")
+    assert "pace" not in made_of(facts(frame=busy, weights=8 << 20))[-1], "it reads from the processor's cache"
+
+
 def test_the_limit() -> None:
     at_rest = telemetry(bytes_per_token=None, bytes_per_pass=None, bandwidth_share=None)
     assert limit(facts(bandwidth=0.0, frame=at_rest)) == ""
@@ -333,6 +360,8 @@ def test_a_real_engine_names_what_was_done_to_it(asked: Client) -> None:
     asked.until(p.Finished)
     asked.send(p.Why(id="w"))
     found = asked.until(p.Reasons)
+    assert any(part.startswith("A step takes ") for part in found.parts)
+    assert any(part.startswith("A pass over the model reads ") for part in found.parts)
     mended = [reason.keys for reason in found.reasons if reason.keys]
     assert mended[0] == {keys.BATCH_INVARIANT: False}
     assert {keys.DRAFT_LENGTH: 0, keys.SPECULATION: "auto"} in mended[1:]
