@@ -24,8 +24,15 @@ ICON_PX = 16
 DRAFT_PX = 120
 """The draft's name is not shown with less room than this: its beginning alone says nothing."""
 TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected"
-FORMS = ((True, True, True), (False, True, True), (False, False, True), (False, False, False))
-"""What is written out as room gets less: the word of the tints, the bar of the context, the word of the settings."""
+FORMS = (
+    (True, True, True, True),
+    (False, True, True, True),
+    (False, False, True, True),
+    (False, False, False, True),
+    (False, False, False, False),
+)
+"""What is written out as room gets less: the tokens that are kept, the word of the tints, the bar of the context, the
+word of the settings."""
 
 
 class Header(QFrame):
@@ -90,7 +97,8 @@ class Header(QFrame):
         self.draft.setText(metrics.elidedText(said, Qt.TextElideMode.ElideRight, max(0, left)))
         self.draft.setVisible(bool(said) and left >= min(DRAFT_PX, metrics.horizontalAdvance(said)))
 
-    def _write(self, tint: bool, bar: bool, settings: bool) -> None:
+    def _write(self, kept: bool, tint: bool, bar: bool, settings: bool) -> None:
+        self.context.kept.setVisible(kept and bool(self.context.kept.text()))
         self.tint.setText(TINT if tint else "")
         self.context.bar.setVisible(bar)
         self.settings.setText(SETTINGS if settings else "")

@@ -71,6 +71,18 @@ class Inspect(NamedTuple):
     page: int = 0
 
 
+class FindKept(NamedTuple):
+    """Find how many leading tokens of a prompt need not be read, in the prefix tree or saved on disk by its chat.
+
+    ``reply`` is called on the engine thread, with 0 without a model. Nothing changes by it.
+    """
+
+    token_ids: Sequence[int]
+    chat: str
+    adapter: str
+    reply: Callable[[int], None]
+
+
 class MeasureText(NamedTuple):
     """Score a text with the present KV cache kind and page policy, and for comparison with 16 bits and all pages.
 
@@ -94,6 +106,7 @@ Command = (
     | LoadAdapter
     | UnloadAdapter
     | Inspect
+    | FindKept
     | MeasureText
     | ForgetChat
     | Shutdown

@@ -39,9 +39,9 @@ from engine.loading.model import (
 )
 from engine.loading.parts.adapter import adapters_of, cards, find_adapter, load_adapter, unload_adapter
 from engine.loop import admission
-from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
+from engine.loop.commands import AddRequest, Command, FindKept, Inspect, MeasureText, Shutdown
 from engine.loop.events import Event
-from engine.loop.inspecting import Measuring, inspected
+from engine.loop.inspecting import Measuring, found_kept, inspected
 from engine.loop.stepper import Stepper
 from engine.protocol import (
     Adapters,
@@ -250,6 +250,8 @@ class Engine:
                     self._emit(Adapters(adapters=cards(self.loaded)))
                 case UnloadAdapter(name=name):
                     self._unload_adapter(self._serving(), name)
+                case FindKept():
+                    command.reply(found_kept(self._stepper, command))
                 case Inspect():
                     command.reply(inspected(self._stepper, command))
                 case MeasureText():

@@ -13,9 +13,10 @@ import numpy as np
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
 from engine.compute.runner.perplexity import LEAST_TOKENS, TOO_SHORT, Readers, Scores, score
+from engine.loading.parts.adapter import adapters_of
 from engine.loop.admission import NO_MODEL
 from engine.loop.cache_view import SHOWN_TOKENS, Holding, PagesSnapshot, PageView, TreeSnapshot, view
-from engine.loop.commands import Inspect, MeasureText
+from engine.loop.commands import FindKept, Inspect, MeasureText
 from engine.protocol import PageDescribed, PageOwner, PageState, TreeNode
 
 if TYPE_CHECKING:
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
     from engine.loop.stepper import Stepper
 
 _log = logging.getLogger(__name__)
+
+
+def found_kept(stepper: Stepper | None, command: FindKept) -> int:
+    """The reply to a :class:`FindKept` command; of an adapter that is not in memory nothing is kept."""
+    if stepper is None or stepper.model.encodes:
+        return 0
+    known = {adapter.name: adapter.fingerprint for adapter in adapters_of(stepper.model)}
+    if command.adapter and command.adapter not in known:
+        return 0
+    return stepper.cache.kept(list(command.token_ids), command.chat, known.get(command.adapter, ""))
 
 
 def inspected(stepper: Stepper | None, command: Inspect) -> PagesSnapshot | TreeSnapshot | PageView | None:

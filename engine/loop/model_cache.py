@@ -129,7 +129,7 @@ class ModelCache:
         """Add to the tree the pages that the chat of a new request has saved on disk."""
         if self.space.budget != self._options.host_cache_bytes:
             self.space.resize(self._options.host_cache_bytes)
-        kind = self._kind(request)
+        kind = self._kind(request.chat, request.cache)
         if kind is None or self._saved is None:
             return
         cache, namespace, chat, saved = request.cache, request.cache.namespace, request.chat, self._saved
@@ -142,6 +142,16 @@ class ModelCache:
             self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, text, first, stop))
         for each in self._beside if tokens else ():
             each.group.adopt(cache, tokens, each.on_disk(saved, chat, kind, cache.identity(tokens)))
+
+    def kept(self, tokens: list[int], chat: str, adapter: str = "") -> int:
+        """Number of leading ``tokens`` of a prompt that need not be read: what the prefix tree has of them in any tier,
+        or its chat has saved on disk. Changes nothing."""
+        cache = self.new((chat, 0), tokens, self._options.for_request({}, len(tokens)), chat, None, adapter)
+        found, kind = cache.found(), self._kind(chat, cache)
+        if kind is None or self._saved is None or not tokens:
+            return found
+        saved = self._saved.match(chat, kind, cache.identity(len(tokens) - 1)) * PAGE_SIZE
+        return max(found, self._find_place(cache, chat, kind, saved) if self._beside else saved)
 
     def _find_place(self, cache: SequenceCache, chat: str, kind: Kind, packed: int) -> int:
         """The most of its tokens, of which ``packed`` are saved in pages, after which the chat has saved what groups
@@ -170,7 +180,7 @@ class ModelCache:
 
     def keep(self, request: Request) -> None:
         """Save the pages of an ended answer, which it still holds, as far as its chat has not saved them yet."""
-        kind = self._kind(request)
+        kind = self._kind(request.chat, request.cache)
         count = self.manager.packed(min(request.num_computed, request.cache.shareable)) // PAGE_SIZE
         pages = request.pages[:count]
         if kind is None or self._saved is None or not pages or 0 in pages:
@@ -264,14 +274,14 @@ class ModelCache:
         _log.info("%s gives way. %s", sequence.owner, decision.reason)
         return decision.swap
 
-    def _kind(self, request: Request) -> Kind | None:
-        """The kind that saved pages must have to be usable; None where the request's pages are not saved."""
-        if not request.chat or request.cache.namespace is None or not self._model.fingerprint:
+    def _kind(self, chat: str, cache: SequenceCache) -> Kind | None:
+        """The kind that saved pages must have to be usable; None where the sequence's pages are not saved."""
+        if not chat or cache.namespace is None or not self._model.fingerprint:
             return None
         if self._saved is None or self._options.disk_cache_bytes <= 0:
             return None
         store = self._model.stores[0]
-        return Kind(self._model.fingerprint, repr(request.cache.namespace), store.page_layout, store.page_bytes)
+        return Kind(self._model.fingerprint, repr(cache.namespace), store.page_layout, store.page_bytes)
 
     # --- contents and statistics ---------------------------------------------------------------------------------
 

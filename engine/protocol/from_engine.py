@@ -203,8 +203,12 @@ class Estimated(Message, tag="estimated", frozen=True):
 
 
 class Counted(Message, tag="counted", frozen=True):
+    """``kept`` of the ``tokens`` need not be read, as they are in the cache or on disk; None: not asked for, or not
+    known."""
+
     id: str
     tokens: int
+    kept: int | None = None
 
 
 class MemoryByOwner(Part, frozen=True):

@@ -110,12 +110,17 @@ class Estimate(Message, tag="estimate", frozen=True):
 
 
 class CountTokens(Message, tag="count_tokens", frozen=True):
-    """Request for the number of tokens that a conversation takes once rendered (for the context bar)."""
+    """Request for the number of tokens that a conversation takes once rendered (for the context bar).
+
+    With a ``chat``, and the ``adapter`` that is to answer, also for how many of them are kept.
+    """
 
     id: str
     prompt: list[ChatMessage] | str
     thinking: Thinking = Thinking()
     tools: ToolConfig | None = None
+    chat: str = ""
+    adapter: str = ""
 
 
 class Subscribe(Message, tag="subscribe", frozen=True):

@@ -25,7 +25,7 @@ from engine.decoding.telemetry.histograms import AnswerHistograms
 from engine.decoding.telemetry.records import StepRecord
 from engine.decoding.telemetry.window import TelemetryWindow
 from engine.loading.model import LoadModel, load_name
-from engine.loop.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
+from engine.loop.commands import AddRequest, Command, FindKept, Inspect, MeasureText, Shutdown
 from engine.loop.events import Embedded, Event, RequestEvent
 from engine.protocol import (
     Adapters,
@@ -249,6 +249,10 @@ class EngineHub:
     ) -> PagesSnapshot | TreeSnapshot | PageView | None:
         """Look into the cache between two steps; None where there is nothing to see. Raises TimeoutError."""
         return await self._asked(partial(Inspect, kind, page=page), INSPECT_SECONDS)
+
+    async def kept(self, token_ids: Sequence[int], chat: str, adapter: str) -> int:
+        """Leading tokens of a prompt that need not be read. Raises TimeoutError."""
+        return await self._asked(partial(FindKept, token_ids, chat, adapter), INSPECT_SECONDS)
 
     async def measure(self, token_ids: Sequence[int]) -> Scores | str:
         """Score a text, or say why not. Raises TimeoutError."""

@@ -270,3 +270,21 @@ def test_a_divergence_is_kept_with_the_answer(qtbot, make_page, history: History
     assert stats.divergence == "the chat template leaves earlier thinking out"
     assert history.messages(page.chat_id)[-1].stats == stats
     assert f"at token {stats.diverged}: the chat template" in view._footer.stats.toolTip().replace("\n", " ")
+
+
+def test_the_bar_says_what_is_kept_of_a_chat_that_is_opened(qtbot, make_page) -> None:
+    page = make_page()
+    page.resize(1000, 600)
+    bar = page.header.context
+    ask(qtbot, page, "Tell me about pages, at length. " * 20)
+    first = page.chat_id
+    page.new_chat()
+    qtbot.waitUntil(lambda: bar.kept.text() == "")
+    page.open_chat(first)
+    qtbot.waitUntil(lambda: bar.kept.text().endswith(" tokens kept"))
+    assert bar.kept.isVisible()
+    assert int(bar.kept.text().split()[0].replace(",", "")) > 64
+    page.header._fit(420)
+    assert not bar.kept.isVisible(), "it is the first to go where there is little room"
+    bar.show_kept(20)
+    assert bar.kept.text() == "", "next to nothing"

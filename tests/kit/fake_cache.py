@@ -50,6 +50,17 @@ class FakeCache:
             self.hit += min(cached, len(prompt))
             return min(cached, len(prompt) - 1) if prompt else 0
 
+    def kept(self, tokens: list[str]) -> int:
+        """How many leading tokens of a prompt are there; nothing is held by asking."""
+        with self._lock:
+            parent = -1
+            for start in range(0, len(tokens), PAGE):
+                found = self._by_content.get((parent, tuple(tokens[start : start + PAGE])))
+                if found is None:
+                    return start
+                parent = found
+            return len(tokens)
+
     def grow(self, chat: str, text: list[str]) -> None:
         with self._lock:
             self._hold(chat, text)

@@ -388,7 +388,9 @@ class Session:
         return again
 
     def on_counttokens(self, message: p.CountTokens) -> None:
-        self.send(p.Counted(id=message.id, tokens=len(tokenise(joined(message.prompt)))))
+        tokens = tokenise(joined(message.prompt))
+        kept = self.engine.cache.kept(tokens) if message.chat else None
+        self.send(p.Counted(id=message.id, tokens=len(tokens), kept=kept))
 
     def on_why(self, message: p.Why) -> None:
         """What its switches are at that is slow."""

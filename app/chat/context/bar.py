@@ -1,4 +1,4 @@
-"""Share of the model's context that the conversation takes: "context 1,284 / 8,192" and a bar."""
+"""Share of the context that a conversation takes ("context 1,284 / 8,192" and a bar), and what of it is kept."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 from app.chat.context.overflow import OVER
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FillBar, fill, tip
+from app.theme.widgets import FillBar, fill, named, tip
 from engine.protocol import Overflow
 
 NEARLY_FULL = 0.9
+LEAST_KEPT = 64
+"""Tokens below which it does not matter that they are kept."""
+KEPT = "The next answer begins without reading these tokens again: they are in the cache, or on disk."
 
 
 class ContextBar(QWidget):
@@ -25,15 +28,25 @@ class ContextBar(QWidget):
         self.setObjectName("context-bar")
         self.overflow: Overflow = "stop"
         """Policy for a conversation that does not fit."""
+        self.kept = named(QLabel(self), "context-kept", role="caption", tooltip=tip(KEPT))
+        """Hidden while nothing is kept, and where there is no room."""
+        self.kept.hide()
         self._label = QLabel(self)
         self.bar = FillBar(theme, self)
         self.bar.setFixedWidth(120)
-        fill(QHBoxLayout(self), self._label, self.bar, margins=0, spacing=12)
+        fill(QHBoxLayout(self), self.kept, self._label, self.bar, margins=0, spacing=12)
         self.setVisible(False)
 
     @property
     def text(self) -> str:
         return "" if self.isHidden() else self._label.text()
+
+    def show_kept(self, tokens: int | None) -> None:
+        """Show how many of the conversation's tokens are kept; None: not known."""
+        words = f"{tokens:,} tokens kept" if tokens is not None and tokens >= LEAST_KEPT else ""
+        if words != self.kept.text():
+            self.kept.setText(words)
+            self.changed.emit()
 
     def show_tokens(self, used: int | None, limit: int, seen: int | None = None) -> None:
         """Show the counts. ``used`` None: not known. ``seen`` is how much of it the model sees, None all of it."""

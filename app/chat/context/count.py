@@ -1,4 +1,4 @@
-"""Asks the engine, a moment after each change, how many tokens the next prompt would take."""
+"""Asks the engine, a moment after each change, how many tokens the next prompt would take, and how many are kept."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ class ContextCounter(QObject):
         self._link, self._session, self._composer, self._bar = link, session, composer, bar
         self._asked = 0
         self._tokens: int | None = None
+        self._kept: int | None = None
+        """How many of them need not be read again; None: not known."""
         self._frame = QTimer(self, singleShot=True, interval=GROW_MS)
         self._frame.setObjectName("count-grow")
         self._frame.timeout.connect(self._show)
@@ -56,7 +58,7 @@ class ContextCounter(QObject):
     def _know(self, tokens: int | None) -> None:
         """The count from elsewhere (a finished answer's usage); None when it is not known any more."""
         self._asked += 1  # an answer still on its way is of an older prompt
-        self._tokens = tokens
+        self._tokens, self._kept = tokens, None
         self._show()
 
     def _on_opened(self) -> None:
@@ -103,11 +105,16 @@ class ContextCounter(QObject):
             return
         self._asked += 1
         count, tools = f"{_ID}{self._asked}", self._session.next_tools
-        self._link.send(protocol.CountTokens(id=count, prompt=prompt, thinking=thinking, tools=tools))
+        chat = self._session.talk.chat
+        self._link.send(
+            protocol.CountTokens(
+                id=count, prompt=prompt, thinking=thinking, tools=tools, chat=chat.id, adapter=chat.adapter
+            )
+        )
 
     def _on_counted(self, message: protocol.Counted) -> None:
         if message.id == f"{_ID}{self._asked}" and not self._session.streaming:
-            self._tokens = message.tokens
+            self._tokens, self._kept = message.tokens, message.kept
             self._show()
 
     def _show(self, *_: object) -> None:
@@ -119,6 +126,7 @@ class ContextCounter(QObject):
             tokens = (prompt or tokens or 0) + written
         elif tokens is not None:
             tokens += extra
+        self._bar.show_kept(self._kept if growth is None else None)
         self._bar.show_tokens(tokens, limit, self._seen(tokens, limit) if tokens is not None else None)
 
     def _show_documents(self, context: int) -> int:

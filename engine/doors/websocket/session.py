@@ -401,7 +401,11 @@ class Session:
 
     async def _count(self, message: CountTokens) -> None:
         prompt = await tokenised(self._hub, message.prompt, message.thinking, PromptForm(tools=message.tools))
-        self._outbox.put(Counted(id=message.id, tokens=len(prompt.ids)))
+        kept: int | None = None
+        if message.chat:
+            with contextlib.suppress(TimeoutError):  # it is busy: the count alone is worth an answer
+                kept = await self._hub.kept(prompt.ids, message.chat, message.adapter)
+        self._outbox.put(Counted(id=message.id, tokens=len(prompt.ids), kept=kept))
 
     async def _estimate(self, message: Estimate) -> None:
         path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)
