@@ -43,9 +43,11 @@ from app.theme.icons import app_icon
 from app.theme.sheet import dress, prepare
 from app.theme.theme import Theme
 from app.window.busy import Busy
+from app.window.desktop import Desktop
 from app.window.lazy import LazyPage
 from app.window.window import MainWindow
 from app.window.wirings.cache import CacheWiring
+from app.window.wirings.desktop import DesktopWiring
 from app.window.wirings.elsewhere import ElsewhereWiring
 from app.window.wirings.engine import EngineWiring
 from app.window.wirings.getting import GettingWiring
@@ -193,6 +195,8 @@ class WindowProgram:
             link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window
         )
         ServerWiring(link, self.server, window)
+        self.desktop = Desktop(window, app_icon(), window)
+        DesktopWiring(store, self.desktop, window, self.history, self.library)
         self.links = LinksWiring(store, window, lambda: self.lab_page.inner)
         loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
         for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
@@ -316,6 +320,7 @@ class WindowProgram:
         self.sidebar.close_down()
         self.chat.close_down()
         self.selector.close_down()
+        self.desktop.close_down()
         self.link.shutdown()
         self.history.close()
 

@@ -101,7 +101,7 @@ class OptimisationPanel(QWidget):
 
     def show_all(self, on: bool) -> None:
         """Unfold or fold the switches behind the line."""
-        self.line.setChecked(on)
+        show_checked(self.line, on)
         self._rest.setVisible(on or self.line.isHidden())
         self._refresh_line()
 
@@ -221,7 +221,7 @@ class OptimisationPanel(QWidget):
         self._column.addWidget(self._empty)
         self._common = fill(QVBoxLayout(), spacing=0)
         self.line = named(QPushButton(), "panel.all", kind="link", checkable=True)
-        self.line.clicked.connect(self._on_line)
+        switched(self.line, self._on_line)
         self.line.hide()
         self._rest = QWidget()
         self._groups = fill(QVBoxLayout(self._rest), margins=0, spacing=0)

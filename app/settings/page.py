@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QMessageBox,
     QPushButton,
+    QSystemTrayIcon,
     QVBoxLayout,
     QWidget,
 )
@@ -28,7 +29,7 @@ from app.theme.numbers import Fraction, WholeNumber
 from app.theme.question import ask
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say, switched
+from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named, say, show_checked, switched
 from engine.protocol import Device
 
 _GB = 1e9
@@ -66,6 +67,7 @@ class SettingsPage(FocusFirst):
         self._lay_out()
         self._appearance()
         self._chats()
+        self._desktop()
         self._models()
         self._files(log_file, data)
         self._engine()
@@ -179,6 +181,35 @@ class SettingsPage(FocusFirst):
             "(below half a billion parameters) are not: the first words of the chat stay its title."
         )
         self._row("Titles by the model", about, titles, ("titles",))
+
+    def _desktop(self) -> None:
+        self._section("Notifications and tray")
+        tell, tray, close = (
+            named(Toggle(self._theme), f"settings.{name}") for name in ("notify", "tray", "close_to_tray")
+        )
+        after = named(WholeNumber(grouped=True), "settings.notify_after", suffix=" s", singleStep=5)
+        after.setRange(1, 3600)
+
+        def show_notify(now: UserSettings) -> None:
+            show_checked(tell, now.notify)
+            after.setEnabled(now.notify)
+
+        def show_tray(now: UserSettings) -> None:
+            show_checked(tray, now.tray)
+            close.setEnabled(now.tray)  # without the icon nothing would bring the window back
+
+        switched(tell, lambda on: self._set(notify=on))
+        after.valueChanged.connect(lambda value: self._set(notify_after=value))
+        switched(tray, lambda on: self._set(tray=on))
+        switched(close, lambda on: self._set(close_to_tray=on))
+        about = "Of an answer that took long, a download, or a model that was made, while the window is not in front."
+        self._row("Notify", about, tell, ("notify",), show_notify)
+        self._row("Notify of answers that took longer than", "", after, ("notify_after",))
+        none = "" if QSystemTrayIcon.isSystemTrayAvailable() else " This desktop has no tray now."
+        about = f"Shows or hides the window, begins a chat, quits.{none}"
+        self._row("Icon in the tray", about, tray, ("tray",), show_tray)
+        about = "The command Quit ends it."
+        self._row("Closing the window leaves Kvasir in the tray", about, close, ("close_to_tray",))
 
     def _engine(self) -> None:
         self._section("Engine", right=True)

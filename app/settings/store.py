@@ -92,6 +92,14 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     draft: bool = True
     unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
     """Minutes without a request after which the model is unloaded; 0: never."""
+    notify: bool = True
+    """What ended while the window was not in front is told by the desktop."""
+    notify_after: Annotated[int, Meta(ge=1, le=3600)] = 20
+    """Seconds that an answer must have taken for that."""
+    tray: bool = False
+    """An icon in the tray, where the desktop has one."""
+    close_to_tray: bool = False
+    """Closing the window leaves the program in the tray, if its icon is there."""
     serve: bool = False
     """Other programs of this computer can use the engine, on the port ``serve_port``."""
     serve_port: Annotated[int, Meta(ge=1, le=65535)] = PORT

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QMessageBox, QStackedWidget, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QMessageBox, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
 from app.cache.view import CacheView
 from app.chat.header import TINT_HELP
@@ -56,6 +56,8 @@ class MainWindow(QWidget):
     """``painted`` is emitted once, after the window has first been painted."""
 
     painted = Signal()
+    left = Signal()
+    """It was closed, and the program ends."""
     CHAT, MODELS, LAB, SERVER, HELP, SETTINGS = range(6)
 
     def __init__(
@@ -94,6 +96,10 @@ class MainWindow(QWidget):
         self._screen_watched = False
         self._leaves = False
         """True if the window closes without a question."""
+        self._quits = False
+        """True if closing it ends the program, wherever it could be hidden."""
+        self.hides: Callable[[], bool] = bool
+        """Returns True if closing the window hides it, and the program goes on."""
         self._unfold_plots = False
         """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
@@ -189,6 +195,7 @@ class MainWindow(QWidget):
         """A second start of the program ends here."""
         self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
         self.show()
+        QApplication.setQuitOnLastWindowClosed(True)
         self.raise_()
         self.activateWindow()
 
@@ -252,18 +259,35 @@ class MainWindow(QWidget):
         else:
             super().keyPressEvent(event)
 
+    def put_away(self) -> None:
+        """Hide the window; the program goes on, whatever other window is closed meanwhile."""
+        QApplication.setQuitOnLastWindowClosed(False)
+        self.hide()
+
+    def quit(self) -> None:
+        """Close, and do not hide instead; asks first where something is under way."""
+        self._quits = True
+        self.close()
+        self._quits = False
+
     def leave(self) -> None:
         """Close, and ask nothing."""
         self._leaves = True
         self.close()
 
     def closeEvent(self, event: QCloseEvent) -> None:
+        if not (self._leaves or self._quits) and self.hides():
+            event.ignore()
+            self.put_away()
+            return
         if not self._leaves and (lost := self.unfinished()):
             event.ignore()
+            self.to_front()  # the tray may have asked for it
             self._ask_to_leave(lost)
             return
         self._store.update(geometry=bytes(self.saveGeometry().toBase64().data()).decode())
         super().closeEvent(event)
+        self.left.emit()
 
     def _ask_to_leave(self, lost: Sequence[str]) -> None:
         """Window-modal: what is under way goes on meanwhile."""
@@ -393,7 +417,7 @@ class MainWindow(QWidget):
                 "get_model": self.chat.models_asked.emit,
                 "reload_model": self.settings_page.reload_requested.emit,
                 "unload_model": self.chat.loads.unload,
-                "quit": self.close,
+                "quit": self.quit,
             },
             {
                 "regenerate": lambda: "" if self.chat.last_prompt() is not None else "This chat has no answer yet.",
