@@ -282,7 +282,8 @@ class MainWindow(QWidget):
             return
         if not self._leaves and (lost := self.unfinished()):
             event.ignore()
-            self.to_front()  # the tray may have asked for it
+            if not self.isVisible():  # the tray asked for it
+                self.to_front()
             self._ask_to_leave(lost)
             return
         self._store.update(geometry=bytes(self.saveGeometry().toBase64().data()).decode())
