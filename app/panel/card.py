@@ -18,8 +18,8 @@ from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, clear, fill, named
 from engine.protocol import CompareProgress
 
-HEIGHT_PX = 168
-"""Whatever it says: longer words are scrolled."""
+RUNNING_PX, FOUND_PX = 72, 168
+"""Its height while it measures, and with what was found: longer words are scrolled."""
 EDGE_PX = 6
 
 
@@ -35,6 +35,7 @@ class ResultCard(QFrame):
         self.key = ""
         self._near: QWidget | None = None
         self._lines: Sequence[EffectLine] = ()
+        self._high = RUNNING_PX
         named(self, "panel.card", card="tip", focusPolicy=Qt.FocusPolicy.ClickFocus)
         self.hide()
         self._title = ElidedLabel("", "figure")
@@ -68,6 +69,7 @@ class ResultCard(QFrame):
         self.setAccessibleName(f"Measuring {title}")
         self._say([], False)
         self.show_progress("Measuring…", None)
+        self._high = RUNNING_PX
         self.place()
         self.show()
         self.raise_()
@@ -87,6 +89,8 @@ class ResultCard(QFrame):
             self._at.hide()
             self._bar.hide()
             self._say(lines, both)
+            self._high = FOUND_PX
+            self.place()
             self.setAccessibleName(f"{self._title.text()}: {self.words}")
 
     def forget(self, key: str = "") -> None:
@@ -104,7 +108,7 @@ class ResultCard(QFrame):
             return
         top_left = near.mapTo(parent, near.rect().topLeft())
         area = QRect(top_left, near.size())
-        height = self._theme.px(HEIGHT_PX)
+        height = self._theme.px(self._high)
         fits = area.bottom() + height <= parent.height()
         top = area.bottom() + 1 if fits else max(0, area.top() - height)
         self.setGeometry(area.left() - EDGE_PX, top, area.width() + 2 * EDGE_PX, height)

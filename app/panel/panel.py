@@ -185,6 +185,8 @@ class OptimisationPanel(QWidget):
 
     def clear_costs(self) -> None:
         """Another chat is on screen, or another model answers."""
+        if not self._measuring:
+            self.card.forget()
         for row in self._rows.values():
             if row.cost is not None:
                 row.cost.show_cost(None)
@@ -285,19 +287,20 @@ class OptimisationPanel(QWidget):
             if group == SPECULATION_GROUP:
                 self._groups.addWidget(self._tint_row)
         self._tint_row.setVisible(SPECULATION_GROUP in groups)
-        if kept:  # of which Tab would come to all before those that are new
-            self._order_tabs()
+        self._order_tabs(bool(kept))
         # The order of the catalogue, which is how the next catalogue is compared with this one.
         self._rows = {spec.key: self._rows[spec.key] for spec in catalogue}
         self._update_blocked()
 
-    def _order_tabs(self) -> None:
-        """From top to bottom, the line among the rows."""
-        rows = self._rows.values()
-        common = [part for row in rows if row.spec.common for part in row.findChildren(QWidget)]
-        others = [part for row in rows if not row.spec.common for part in row.findChildren(QWidget)]
+    def _order_tabs(self, all_of_it: bool) -> None:
+        """From top to bottom, the line among the rows; new rows alone are in their order by themselves."""
+        parts: dict[bool, list[QWidget]] = {True: [], False: []}
+        for row in self._rows.values():
+            inner = row.findChildren(QWidget)
+            parts[row.spec.common] += [part for part in inner if part.focusPolicy() & Qt.FocusPolicy.TabFocus]
+        common, others = parts[True], parts[False]
         line = [self.line] if common and others else []
-        order = [part for part in (*common, *line, *others) if part.focusPolicy() & Qt.FocusPolicy.TabFocus]
+        order = [*common, *line, *others] if all_of_it else [*common[-1:], *line, *others[:1]]
         for before, after in pairwise(order):
             QWidget.setTabOrder(before, after)
 

@@ -79,7 +79,8 @@ class OptionRow(QWidget):
         self._second = named(ElidedLabel("", "tiny"), f"{spec.key}.term")
         self.learn = self._link("Learn", f"See in the Lab what {name} does")
         self.learn.clicked.connect(lambda: self.learn_requested.emit(self._spec.lab))
-        self.learn.setVisible(bool(spec.lab))
+        if not spec.lab:
+            self.learn.hide()
         self.help = self._link("Help", f"Read about {name}")
         self.help.clicked.connect(lambda: self.help_requested.emit(self._spec.key))
         self._badge = small_label(f"{spec.key}.badge", wrap=False)

@@ -280,15 +280,21 @@ def test_an_approximation_offers_to_measure_its_cost(qtbot, program, monkeypatch
         button.click()
         assert button.text() == "Measuring its cost…"
         assert not button.isEnabled()
+        assert panel.findChild(QLabel, "panel.card.progress").text() == "Measuring its cost on this chat…"
     assert [(message.prompt, message.chat) for message in sent if isinstance(message, p.MeasureCost)] == [("", chat)]
     outcome = panel.findChild(QLabel, "kv_kind.cost.outcome")
     assert outcome.text() == (
         "Quality with int4: perplexity +1.7 % (± 0.8) (1,310 tokens). Details: PPL 12.31 → 12.52, KL 0.012"
     )
     assert outcome.property("role") == "warn"
+    assert (panel.card.isVisible(), panel.card.words) == (True, outcome.text())
+    assert not outcome.isVisible(), "it would move the rows below"
+    panel.row("kv_kind").toggle_explanation()
+    assert outcome.isVisible()
     assert button.isEnabled()
     program.chat.new_chat()
     assert not outcome.isVisible()
+    assert not panel.card.isVisible()
 
 
 def test_a_text_too_short_for_a_verdict_gets_none():
@@ -314,6 +320,7 @@ def test_a_cost_that_cannot_be_measured_says_so(qtbot, program):
     sentence = "The cache no longer holds this chat. Ask something first."
     program.link.failed.emit(p.Error(code="unknown_chat", message=sentence, id=sent[0].id))
     assert program.window.notice.text == sentence
+    assert not panel.card.isVisible()
     assert button.isEnabled()
     assert button.text() == "Measure its cost on this chat"
     panel.findChild(QPushButton, "kv_kind.int4").click()

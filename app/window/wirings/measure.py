@@ -137,9 +137,8 @@ class MeasureWiring(QObject):
 
     def _on_cost(self, message: protocol.Cost) -> None:
         if self._cost is not None and message.id == self._cost[0]:
-            key = self._cost[1]
+            self._panel.show_cost(self._cost[1], message)
             self._end_cost()
-            self._panel.show_cost(key, message)
 
     def _on_failed(self, error: protocol.Error) -> None:
         """The chat page shows what became of loads, settings and its own requests."""
