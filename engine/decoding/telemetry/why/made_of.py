@@ -49,8 +49,8 @@ def _tokens(facts: Facts) -> str:
     best = max(drafted, key=lambda one: one.proposed)
     share = 100 * best.accepted / best.proposed
     return (
-        f"With drafts it gives an answer {best.tokens_per_step:.1f} tokens: {share:.0f} % of {best.proposed:,} drafted "
-        "ones were accepted."
+        f"One that checks drafts gives an answer {best.tokens_per_step:.1f} tokens, others one: {share:.0f} % of "
+        f"{best.proposed:,} drafted ones were accepted."
     )
 
 

@@ -270,7 +270,7 @@ def test_what_the_speed_is_made_of_says_what_was_measured_and_nothing_else() -> 
     assert made_of(facts(frame=busy, prompt=prompt)) == [
         "A step takes 23 ms, of which Kvasir's own work around the model takes 2.0 ms.",
         "A pass over the model reads 4.5 GB: 4.0 GB of weights and 500 MB of keys and values.",
-        "With drafts it gives an answer 3.1 tokens: 70 % of 100 drafted ones were accepted.",
+        "One that checks drafts gives an answer 3.1 tokens, others one: 70 % of 100 drafted ones were accepted.",
         "Of the last prompt's 8,300 tokens 8,120 came from the cache, and 180 were read.",
         "Memory sets the pace: 80 % of its speed is used.",
     ]
