@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton, QAbstractScrollArea, QLabel, QWidget
 
+from app.models.selector import ModelButton
 from app.theme.widgets import ElidedLabel
 
 _SLACK = 2
@@ -29,7 +30,7 @@ def _said(widget: QWidget) -> str:
 
 def _too_small(shown: list[QWidget]) -> Iterator[str]:
     for each in shown:
-        needed = each.sizeHint()
+        needed = each.minimumSizeHint() if isinstance(each, ModelButton) else each.sizeHint()  # it cuts a name itself
         if isinstance(each, ElidedLabel):
             continue
         if isinstance(each, QLabel) and each.wordWrap():

@@ -208,6 +208,8 @@ def test_the_palette_opens_chats_models_switches_presets_themes_settings_and_hel
     assert program.chat.session.talk.chat.system_prompt == "Be brief."
     with qtbot.waitSignal(program.link.options):
         run("Optimisation: Speculation: n-gram")
+    run("Optimisation: Chunked prefill…")
+    assert program.window.panel.row("chunked_prefill").isVisible(), "unfolded, where it stands behind the line"
     assert next(spec for spec in program.link.catalogue if spec.key == "speculation").value == "ngram"
     run("Text size: 120 %")
     assert program.theme.scale == pytest.approx(1.2)

@@ -29,7 +29,8 @@ class LinksWiring(QObject):
         panel.unfolded.connect(lambda on: store.update(panel_all=on))
         panel.learn_requested.connect(self.show_experiment)
         panel.help_requested.connect(self._show_help)
-        window.chat.message_actions.lesson_asked.connect(self._show_lesson)
+        asked = window.chat.message_actions.lesson_asked
+        asked.connect(lambda message: window.simple.unless_hidden(lambda: self._show_lesson(message))())
 
     def show_experiment(self, name: str) -> LabView | None:
         """Show the Lab's experiment of that name; returns the Lab."""

@@ -80,7 +80,7 @@ class PaletteWiring(QObject):
             yield Command(f"preset {name}", name, run, "Preset for this chat")
 
     def _switches(self) -> Iterator[Command]:
-        """One for each value that a switch of the panel can be given by name."""
+        """The switches of the panel, wherever they stand there, and each value that one can be given by name."""
         if self._window.simple.on:
             return
         link = self._link
@@ -89,6 +89,8 @@ class PaletteWiring(QObject):
         for spec in link.catalogue:
             if spec.hidden or (spec.of and values.get(spec.of) not in spec.of_values):
                 continue
+            show = partial(self._window.show_switch, spec.key)
+            yield Command(f"switch {spec.key}", f"{spec.title}…", show, "Optimisation", quiet=True)
             for value in _values(spec):
                 why = remote or (NOW if value == spec.value else reason(spec, value))
                 run = partial(self._window.panel.value_changed.emit, spec.key, value)
