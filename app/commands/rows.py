@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRect, QSize, Qt
@@ -28,8 +28,8 @@ class Found(NamedTuple):
 
 
 def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list[Found]:
-    """Return the commands that have the words, best first; among equals those run last, then those that have them
-    sooner.
+    """Return the commands that have the words, best first; among equals those that can be done, then those run last,
+    then those that have them sooner.
 
     Without words: those run last, then the others that are not quiet.
     """
@@ -38,8 +38,13 @@ def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list
         shown = [command for command in commands if not command.quiet or command.name in ranks]
         return [Found(command) for command in sorted(shown, key=lambda one: -ranks.get(one.name, 0))][:MOST]
     matched = ((command, found) for command in commands if (found := match(words, command.words)) is not None)
-    best = sorted(matched, key=lambda each: (-each[1].points, -ranks.get(each[0].name, 0), each[0].quiet, _at(*each)))
+    best = sorted(matched, key=lambda each: (-each[1].points, _place(each[0], ranks), _at(*each)))
     return [Found(command, found.places) for command, found in best[:MOST]]
+
+
+def _place(command: Command, ranks: Mapping[str, int]) -> tuple[bool, int, bool]:
+    """Place among equals: what can be done comes first, of that what was run last."""
+    return bool(command.refused), -ranks.get(command.name, 0), command.quiet
 
 
 def _at(command: Command, found: Match) -> int:

@@ -55,6 +55,9 @@ def test_the_best_title_comes_first_and_what_was_run_last_before_its_equals():
     best = ["Help: Models", "Go to Models", "Reload the model", "Quiet model", "Many odd lentils"]
     assert [found.command.title for found in find(commands, "model", [])] == best
     assert next(iter(find(commands, "model", ["Reload the model"]))).command.title == "Reload the model"
+    best = [best[0], *best[2:4], best[1], best[4]]
+    commands[2] = commands[2]._replace(refused="It is on show.")
+    assert [found.command.title for found in find(commands, "model", [])] == best, "what can be done now"
     assert "Quiet model" not in [found.command.title for found in find(commands, " ", [])]
     assert next(iter(find(commands, "", ["Quiet model"]))).command.title == "Quiet model"
 
