@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from engine.base.installation import own_module, packaged, program
 
@@ -91,6 +90,8 @@ def _fail(sentence: str) -> int:
 
 def _watch(name: str) -> None:
     """End the process once it takes too long, or more memory than it may."""
+    import psutil  # the window has this module for its command alone
+
     process, until = psutil.Process(), time.monotonic() + SECONDS
     while time.monotonic() < until:
         if process.memory_info().rss > MEMORY_BYTES:

@@ -180,8 +180,8 @@ class Theme(QObject):
 
     def set_scale(self, scale: float) -> None:
         """``scale`` is clamped to 0.8 .. 2.0."""
-        self._scale = min(2.0, max(0.8, scale))
-        self._refresh(force=True)
+        before, self._scale = self._scale, min(2.0, max(0.8, scale))
+        self._refresh(force=self._scale != before)
 
     def set_reduced_motion(self, reduced: bool) -> None:
         self._reduced_motion = reduced

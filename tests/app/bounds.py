@@ -153,7 +153,6 @@ def text(app: QApplication) -> Iterable[Figure]:
     for scale in SIZES:
         with Spent() as changed:
             program.store.update(text_scale=scale)
-            program.theme.set_scale(scale)
             settle(app)
         yield changed.figure(f"text of {scale:.0%}", 300)
     program.close()

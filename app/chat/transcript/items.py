@@ -15,6 +15,8 @@ class TranscriptItem:
     measured: bool = False
     """False while ``height`` is an estimate."""
     top: int = 0
+    other_model: bool = False
+    """True for an answer of another model than that of the last one before it."""
     unfolded: frozenset[int] = frozenset()
     """The parts that can be folded, counted from the top, which the person unfolded."""
     wrapped: frozenset[int] = frozenset()

@@ -116,6 +116,7 @@ class Transcript(QScrollArea):
             item.drop()
         self._pending = None
         self._hide()
+        self._compare_models()
         self._sync()
 
     def scroll_to_end(self) -> None:
@@ -134,6 +135,7 @@ class Transcript(QScrollArea):
             item.view.show_message(message)
             item.measured = False
         self._hide()
+        self._compare_models()
         self._sync()
 
     def stream(self, message_id: str, snapshot: Callable[[], PartialAnswer]) -> None:
@@ -259,10 +261,12 @@ class Transcript(QScrollArea):
     def _dimmed(self, index: int) -> bool:
         return self._hidden is not None and self._hidden.first <= index < self._hidden.last
 
-    def _changes_model(self, index: int) -> bool:
-        """True for an answer of another model than that of the last one before it."""
-        before = (writer(self._items[place].message) for place in range(index - 1, -1, -1))
-        return next(filter(None, before), "") not in ("", writer(self._items[index].message))
+    def _compare_models(self) -> None:
+        before = ""
+        for item in self._items:
+            model = writer(item.message)
+            item.other_model = before not in ("", model)
+            before = model or before
 
     def _item(self, message_id: str) -> TranscriptItem | None:
         return next((item for item in reversed(self._items) if item.message.id == message_id), None)
@@ -379,7 +383,7 @@ class Transcript(QScrollArea):
             assert item.view is not None
             item.view.set_last(last, item.message.id == self._queued)
             item.view.set_dimmed(self._dimmed(index))
-            item.view.show_model(self._changes_model(index))
+            item.view.show_model(item.other_model)
             item.view.set_branch(*self._branch(item.message.id))
             if item.message.state != "streaming" and item.view.show_calls(self._calls(item.message)):
                 item.measured = False
