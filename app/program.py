@@ -25,6 +25,7 @@ from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.lab.kept import kept_index
+from app.lab.tools import COMPARE
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
 from app.models.selector import ModelSelector
@@ -190,6 +191,8 @@ class WindowProgram:
         window.models_page.load_asked.connect(self.opener.open)
         window.models_page.draft_asked.connect(self._load_with)
         window.models_page.remote_asked.connect(self._chat_with)
+        chat.several.remotes = self.library.remotes
+        chat.several.compare_asked.connect(window.simple.unless_hidden(lambda: self._show_experiment(COMPARE)))
         ElsewhereWiring(chat.session, self.selector, (panel, plots, window.cache), window)
         GettingWiring(
             link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window

@@ -37,6 +37,7 @@ TABLE = (
     # No QShortcut: it would take Esc from the fields that cancel an edit with it; the window gets what they leave.
     Shortcut("", "Esc", "Stop the answer, or cancel an edit", "Chat"),
     Shortcut("regenerate", "Ctrl+R", "Answer again", "Chat"),
+    Shortcut("ask_several", "Ctrl+Shift+Return", "Ask several: two to four answers side by side", "Chat"),
     Shortcut("rename", "F2", "Rename the chat, or what is chosen in the list of chats", "Chat"),
     Shortcut("toggle_tint", "Ctrl+Shift+T", "Highlight drafted tokens", "Chat"),
     Shortcut("chat_settings", "", "Chat settings: system prompt and sampling", "Chat"),

@@ -14,6 +14,7 @@ from app.chat import pictures
 from app.chat.attached import AttachedDocuments
 from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError, files_in, is_picture
 from app.chat.session.reading import DocumentReader
+from app.chat.side_by_side.send_menu import SendMenu
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.documents.records import MOST, of_text
@@ -209,6 +210,7 @@ class Composer(QFrame):
         self.more = named(QPushButton("Save and continue", self), "save-and-continue", title="Save and continue")
         self.more.setToolTip(tip("Keep the text and let the model go on from it (Ctrl+Enter)"))
         self.more.setVisible(False)
+        self.ways = SendMenu(self)
         self.thinking = ThinkingSwitch(theme, self)
         self.attach = AttachButton(theme, self)
         self.attached = AttachedPictures(self)
@@ -216,7 +218,7 @@ class Composer(QFrame):
         self.reader = DocumentReader(self)
         row = fill(QHBoxLayout(), (self.attach, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
         fill(row, (self.edit, 1, Qt.AlignmentFlag.AlignVCenter))
-        fill(row, *((button, 0, Qt.AlignmentFlag.AlignBottom) for button in (self.more, self.button)))
+        fill(row, *((button, 0, Qt.AlignmentFlag.AlignBottom) for button in (self.more, self.button, self.ways)))
         column = fill(QVBoxLayout(self), self._banner, self.documents, self.attached, row, self.thinking)
         fill(column, margins=(14, 12, 14, 12), spacing=6)
         self.edit.submitted.connect(self._submit)
@@ -252,6 +254,11 @@ class Composer(QFrame):
     def draft(self) -> Draft:
         files, documents = self.attached.files, self.documents.attached
         return Draft(self.text, self._edited, self._before, files, documents, self._begins)
+
+    @property
+    def something(self) -> bool:
+        """True if there is something to send."""
+        return self._something
 
     @property
     def editing(self) -> bool:
@@ -428,6 +435,8 @@ class Composer(QFrame):
             restyle(self.button)
         self.button.setEnabled(self._streaming or (self._takes and self._something))
         self.more.setVisible(self._answer and not self._begins and not self._streaming)
+        self.ways.setVisible(not self._answer)
+        self.ways.setEnabled(not self._streaming)
         self.more.setEnabled(self._takes and self._something and not self._reason)
         does = f"{send} the {'answer' if self._answer else 'message'}"
         self.button.setAccessibleName("Stop the answer" if self._streaming else does)

@@ -24,6 +24,7 @@ from app.chat.session.titles import Titles
 from app.chat.settings.adapters import ChatAdapters
 from app.chat.settings.chat_settings import ChatSettings
 from app.chat.settings.tools import ChatTools
+from app.chat.side_by_side.asking import AskingSeveral
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
 from app.chat.transcript.branch_menu import BranchMenu
@@ -76,6 +77,9 @@ class ChatPage(FocusFirst):
         self.news = News(link, history, self.notice, self)
         self.composer.is_answer = self.session.writes_answer
         self.sending = Sending(link, self.session, loads, self.composer, self.waits, self.news, self)
+        self.several = AskingSeveral(
+            link, self.session, self.sending, self.composer, self.settings, self.news, theme, self
+        )
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
         self.adapters = ChatAdapters(link, self.session, self.settings, self)
         self.tools = ChatTools(link, self.session, self.settings, theme, self)
@@ -166,7 +170,7 @@ class ChatPage(FocusFirst):
         self.session.stop()
 
     def regenerate_last(self) -> None:
-        """Another answer to the last question, with a new seed."""
+        """Another answer to the last question, with a new seed; in every column where several stand side by side."""
         self.message_actions.act_on_last("assistant", "regenerate")
 
     def focus_composer(self) -> None:
@@ -266,7 +270,9 @@ class ChatPage(FocusFirst):
         """The shown branch, or where it ends, changed."""
         talk = self.session.talk
         session = self.session
-        self.transcript.show_path(talk.path, talk.branch, session.queued, session.calls, session.cache_savings)
+        beside = len(session.side_by_side)
+        saved = session.cache_savings
+        self.transcript.show_path(session.shown, talk.branch, session.queued, session.calls, saved, beside)
         self.prompt_changed.emit()
 
     def _show_state(self) -> None:
@@ -280,7 +286,7 @@ class ChatPage(FocusFirst):
         self.composer.see(card)
 
     def _on_grown(self, message_id: str) -> None:
-        if message_id == self.session.talk.leaf:
+        if message_id in self.session.ends:
             self.transcript.stream(message_id, lambda: self.session.snapshot(message_id))
 
     def _on_waiting(self, message_id: str, done: int, total: int) -> None:
@@ -289,8 +295,8 @@ class ChatPage(FocusFirst):
     def _on_loading(self) -> None:
         """An answer that was asked for while the model was unloaded waits for it."""
         loading = self.loads.loading
-        if self.session.streaming:
-            self.transcript.wait(self.session.talk.leaf, loading_model(loading) if loading is not None else "")
+        for message_id in self.session.ends if self.session.streaming else ():
+            self.transcript.wait(message_id, loading_model(loading) if loading is not None else "")
 
     def _open_settings(self) -> None:
         button, chat = self.header.settings, self.session.talk.chat

@@ -62,6 +62,17 @@ class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: str
 
 
+class Beside(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Column of an answer that was asked beside others to the same message; those of one ``group`` stand together."""
+
+    group: str
+    place: int
+    """Its column, from 0."""
+    heading: str
+    chosen: bool = False
+    """True once the person chose which of them the chat goes on from: they are versions like any other since."""
+
+
 class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """Request and course of an answer. Timings are absent while it streams or if it was interrupted."""
 
@@ -99,6 +110,10 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """Characters (thinking and text) before its last continuation, of which the figures are; 0: not continued."""
     begun_by: str = ""
     """The model that wrote what stands before ``continued_at``, where that was another one."""
+    system: str | None = None
+    """System prompt that it was asked with; None for that of its chat."""
+    beside: Beside | None = None
+    """Its column, where it was asked beside others."""
 
 
 class Chat(NamedTuple):

@@ -391,6 +391,7 @@ class MainWindow(QWidget):
                 "find_previous": lambda: self._find_in_chat(False),
                 "focus_composer": lambda: self.show_page(self.CHAT),
                 "regenerate": self.chat.regenerate_last,
+                "ask_several": self._ask_several,
                 "rename": self._rename,
                 "attach": self._attach,
                 "toggle_tint": self.chat.toggle_tint,
@@ -422,6 +423,7 @@ class MainWindow(QWidget):
             },
             {
                 "regenerate": lambda: "" if self.chat.last_prompt() is not None else "This chat has no answer yet.",
+                "ask_several": lambda: self.chat.several.refusal,
                 **dict.fromkeys(("toggle_panel", "show_lab", "show_server"), self.simple.refusal),
                 "toggle_plots": lambda: self.simple.refusal() or ("" if self._fold_plots.isEnabled() else _TOO_LOW),
                 "toggle_cache": lambda: self.simple.refusal() or ("" if self._fold_cache.isEnabled() else _TOO_LOW),
@@ -458,6 +460,10 @@ class MainWindow(QWidget):
     def _show_chat_settings(self) -> None:
         self.show_page(self.CHAT)
         self.chat.header.settings_asked.emit()
+
+    def _ask_several(self) -> None:
+        self.show_page(self.CHAT)
+        self.chat.several.choose()
 
     def _search(self) -> None:
         self.show_page(self.CHAT)

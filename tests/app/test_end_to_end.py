@@ -14,10 +14,12 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 
 from app.chat.context import overflow
+from app.chat.side_by_side.chooser import SeveralDialog
 from app.chat.transcript.stats import describe, explain
 from app.history.records import StoredMessage
 from app.link.link import LinkState
 from app.program import WindowProgram
+from app.settings.store import Preset
 from engine.protocol import Cost, Sampling, UnloadAfter, Value
 from engine.protocol.keys import BATCH_INVARIANT, SPECULATION
 
@@ -335,6 +337,40 @@ def test_the_bundled_model_goes_on_as_if_it_had_not_been_cut(start, qtbot) -> No
     usage = last(program).stats.usage
     assert usage.cached_tokens >= 40, "the next turn goes on from both parts"
     assert last(program).stats.diverged is None
+
+
+@pytest.mark.slow
+def test_answers_side_by_side_are_those_that_each_gives_alone(start, qtbot) -> None:
+    """Greedy and batch-invariant: two columns of one batch, with and without another system prompt."""
+    program = real(start)
+    set_value(program, qtbot, BATCH_INVARIANT, True)
+    chat, session, greedy = program.chat, program.chat.session, Sampling(temperature=0.0)
+    brief = Preset("You are the guide of Kvasir. Answer briefly.", greedy)
+    program.store.update(presets={"Brief": brief})
+    alone = []
+    for system in ("", brief.system):
+        chat.new_chat()
+        session.set_settings(system, greedy)
+        ask(program, qtbot, "What is speculation?")
+        alone.append(answered(program, qtbot))
+        assert last(program).stats.usage.generated_tokens > 12
+    chat.new_chat()
+    session.set_settings("", greedy)
+    chat.composer.edit.setPlainText("What is speculation?")
+    chat.several.choose()
+    dialog = chat.findChild(SeveralDialog)
+    dialog.choices[1].choose("preset:Brief")
+    dialog.ask.click()
+    first, second = session.side_by_side
+    qtbot.waitUntil(lambda: not chat.streaming, timeout=PATIENCE_MS)
+    told = session.side_by_side
+    assert [each.id for each in told] == [first.id, second.id]
+    assert [each.content for each in told] == alone
+    assert [each.stats.reason for each in told] == ["stop", "stop"]
+    chat.findChildren(QPushButton, "column-use")[1].click()
+    ask(program, qtbot, "What is a page?")
+    assert answered(program, qtbot)
+    assert last(program).stats.usage.cached_tokens > 0
 
 
 def _kill_engine(program: WindowProgram, qtbot) -> None:

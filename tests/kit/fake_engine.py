@@ -532,6 +532,9 @@ class Session:
             text = "The conversation takes 2,400 tokens and the context holds 2,048. Shorten it."
             self.send(p.Error(code="prompt_too_long", message=text, id=message.id))
             return
+        if message.remote is not None and message.remote.server == "gone":
+            self.send(p.Error(code="failed", message="gone cannot be reached.", id=message.id))
+            return
         if message.adapter and message.adapter not in [card.name for card in self.engine.adapters]:
             text = f"No adapter is called {message.adapter!r}. None is loaded: load it first."
             self.send(p.Error(code="adapter_not_found", message=text, id=message.id))

@@ -32,6 +32,8 @@ class ContextOffer(QObject):
 
     def _on_ended(self, message: StoredMessage) -> None:
         stats, usage = message.stats, message.stats.usage
+        if stats.beside is not None and not stats.beside.chosen:
+            return  # its column says it
         if stats.reason == "context":
             tokens = usage.generated_tokens if usage is not None else 0
             self._offer(stats.detail or overflow.full(tokens, stats.overflow), stats.overflow, bad=False)

@@ -132,17 +132,17 @@ class FindInChat(QObject):
             self._count_all()
 
     def _on_grown(self, message_id: str) -> None:
-        if self.open and message_id == self._session.talk.leaf and not self._grown.isActive():
+        if self.open and message_id in self._session.ends and not self._grown.isActive():
             self._grown.start()
 
     def _count_growing(self) -> None:
-        leaf = self._session.talk.leaf
-        found = self._transcript.count_found(leaf, self._find) if self._words else None
-        if found is None or self._left:
+        if not self._words or self._left:
             return
-        self._counts[leaf] = Count(*found)
-        if self._current is not None and self._current.message == leaf:
-            self._transcript.mark_again(leaf)
+        for end in self._session.ends:
+            if (found := self._transcript.count_found(end, self._find)) is not None:
+                self._counts[end] = Count(*found)
+                if self._current is not None and self._current.message == end:
+                    self._transcript.mark_again(end)
         self._tell()
 
     @property
@@ -150,7 +150,7 @@ class FindInChat(QObject):
         return self.bar.field.text() if self.bar.field.text().strip() else ""
 
     def _count_all(self) -> None:
-        path = self._session.talk.path if self._words else []
+        path = self._session.shown if self._words else []
         place = next((place for place, message in enumerate(path) if message.id == self._from), 0)
         self._left = [*path[place:], *path[:place]][::-1]
         self._go_on()
@@ -181,7 +181,7 @@ class FindInChat(QObject):
         return self._texts.count(message, words, self._find)
 
     def _tell(self) -> None:
-        path = self._session.talk.path if self._words else []
+        path = self._session.shown if self._words else []
         counted = [(message.id, self._counts.get(message.id, Count())) for message in path]
         self._matches = Matches(counted)
         number = self._matches.number(self._current) if self._current is not None else -1

@@ -282,6 +282,10 @@ class Answers(QObject):
         elif answer is not None:
             self._link.send(protocol.Cancel(id=message_id))
 
+    def note(self, message_id: str, **facts: object) -> None:
+        """Keep these fields of the statistics of a running answer. Raises KeyError for one that is not running."""
+        self._running[message_id].note(**facts)
+
     def stop_chat(self, chat_id: str) -> None:
         """Every answer of a chat that is going away."""
         for message_id, answer in list(self._running.items()):
@@ -405,7 +409,7 @@ class Answers(QObject):
             if error is not None:
                 self.not_continued.emit(error)
             return
-        if error is not None and not answer.begun:
+        if error is not None and not answer.begun and answer.message.stats.beside is None:
             self._history.remove_message(message_id)
             self.refused.emit(answer.message, error)
             return

@@ -21,6 +21,8 @@ class Version(NamedTuple):
         """Who said it, and its first words."""
         message = self.message
         who = {"user": "You", "assistant": "Answer", "tool": "Results of tools"}[message.role]
+        if message.stats.beside is not None:
+            who = f"{who}, {message.stats.beside.heading}"
         first = title_of(message.content) or ("A picture" if message.pictures else "no text")
         return f"{who}{' (edited)' if message.stats.edited else ''}: {first}"
 

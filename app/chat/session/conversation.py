@@ -10,7 +10,7 @@ import msgspec
 
 from app.documents.prompt import with_documents
 from app.documents.records import MessageDocument
-from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
+from app.history.records import AnswerStats, Beside, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolConfig, ToolResult
@@ -47,9 +47,12 @@ class Conversation:
         siblings = self.tree.siblings(message_id)
         return siblings.index(message_id), len(siblings)
 
-    def prompt(self, leaf: str) -> list[ChatMessage]:
-        """Messages the model is given to answer ``leaf``: the system prompt, if any, and the branch up to it."""
-        system = self.chat.system_prompt
+    def prompt(self, leaf: str, system: str | None = None) -> list[ChatMessage]:
+        """Messages the model is given to answer ``leaf``: the system prompt, if any, and the branch up to it.
+
+        ``system``: None takes that of the chat.
+        """
+        system = self.chat.system_prompt if system is None else system
         head = [ChatMessage.of("system", system)] if system else []
         path = self.tree.path(leaf)
         return head + [
@@ -60,7 +63,7 @@ class Conversation:
         """The prompt of the last answer with the settings and seed it was drawn with; None in an empty chat."""
         answer = self.last("assistant")
         if answer is not None:
-            return self.prompt(answer.parent), answer.stats.sampling
+            return self.prompt(answer.parent, answer.stats.system), answer.stats.sampling
         return (self.prompt(self.leaf), self.chat.sampling) if self.leaf else None
 
     def last_thinking(self) -> Thinking:
@@ -149,6 +152,8 @@ class Conversation:
         adapter: str = "",
         servers: Sequence[str] = (),
         remote: RemoteModel | None = None,
+        system: str | None = None,
+        beside: Beside | None = None,
     ) -> StoredMessage:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
@@ -165,6 +170,8 @@ class Conversation:
             adapter=adapter,
             servers=list(servers),
             remote=remote,
+            system=system,
+            beside=beside,
         )
         answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
         self.tree.put(answer)
@@ -184,6 +191,7 @@ class Conversation:
             servers=like.servers,
             remote=like.remote,
             edited=edited or like.edited,
+            system=like.system,
             model="" if edited else like.model,
         )
         answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", text, "complete", asked, created=now())
@@ -211,6 +219,8 @@ class Conversation:
             edited=asked.edited,
             continued_at=len(message.thinking) + len(message.content),
             begun_by=wrote if wrote and wrote != model else asked.begun_by,
+            system=asked.system,
+            beside=asked.beside,
         )
         answer = message._replace(state="streaming", stats=stats)
         self.tree.put(answer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, Signal
 
@@ -11,12 +11,15 @@ from app.chat.news import News
 from app.chat.session.continuing import elsewhere
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
+from app.chat.side_by_side.columns import Column
 from app.chat.welcome import CHOOSE
 from app.documents.records import MessageDocument
 from app.history.records import Draft
 from app.link.link import EngineLink, LinkState
 from app.models.state.loads import ModelLoads
 from engine import protocol
+
+UNDECIDED = "Press “Use this one” under the answer that the chat is to go on from; your text stays here."
 
 
 class Sending(QObject):
@@ -60,6 +63,10 @@ class Sending(QObject):
     @property
     def reason(self) -> str:
         """Reason nothing can be asked now; "" when something can."""
+        return self.reason_for(self._session.talk.chat.remote is not None)
+
+    def reason_for(self, far: bool) -> str:
+        """The same for a question to this computer's model, or to one ``far`` from here, on another server."""
         state = self._link.state
         if self._session.queued:
             return "One question waits already"
@@ -67,7 +74,7 @@ class Sending(QObject):
             return "The engine is not running"
         if state is not LinkState.CONNECTED:
             return "The engine is starting"
-        if self._session.talk.chat.remote is not None:
+        if far:
             return ""
         if self._loads.loading is not None:
             return "The model is loading"
@@ -83,10 +90,19 @@ class Sending(QObject):
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
         if not self._fits(text):
             return
+        if self._session.side_by_side and not self._composer.editing:
+            self.say_while(UNDECIDED, lambda: bool(self._session.side_by_side))
+            return
         if self.reason:
             self._send(text, False)
         else:
             self.guard(lambda: self._send(self._typed(text), not self.reason), lambda: self._hold(self._typed(text)))
+
+    def send_several(self, columns: Sequence[Column]) -> None:
+        """Append the person's message and ask for an answer to it in each column."""
+        text = self._composer.text.strip("\n")
+        if self._fits(text) and (draft := self._take()) is not None:
+            self._session.ask_several(text, columns, draft.edited, draft.pictures, _documents(draft))
 
     def write(self, draft: Draft, go_on: bool) -> None:
         """Keep an answer in the person's words; with ``go_on`` the model goes on from it."""
@@ -140,14 +156,18 @@ class Sending(QObject):
         self._send(text, False)
 
     def _send(self, text: str, ready: bool) -> None:
+        if (draft := self._take()) is not None:
+            self._session.send(text, draft.edited, ready, draft.pictures, _documents(draft))
+
+    def _take(self) -> Draft | None:
+        """What stands in the composer is taken out of it; None while a document of it is being read."""
         draft = self._composer.draft
         if self._composer.documents.reading:
             self.say_while(READING, lambda: self._composer.documents.reading)
-            return
+            return None
         self._composer.clear()
         self._news.dismiss()
-        documents = tuple(MessageDocument(each.document) for each in draft.documents if each.document is not None)
-        self._session.send(text, draft.edited, ready, draft.pictures, documents)
+        return draft
 
     def ask(self, question: str) -> None:
         """A question that was offered; what is in the composer already stays there."""
@@ -192,3 +212,7 @@ class Sending(QObject):
         if not error.id:
             self._send_queued()  # a load that failed may leave another model
         self.refresh()
+
+
+def _documents(draft: Draft) -> tuple[MessageDocument, ...]:
+    return tuple(MessageDocument(each.document) for each in draft.documents if each.document is not None)

@@ -12,9 +12,10 @@ from app.chat.session.conversation import Conversation
 from app.chat.session.settling import Settling, came_from_cache, first_undecided
 from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
+from app.chat.side_by_side.columns import Column, standing
 from app.chat.thinking_switch import allowed
 from app.documents.records import MessageDocument
-from app.history.records import AnswerStats, Draft, StoredMessage, attached
+from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -67,7 +68,23 @@ class ChatSession(QObject):
     @property
     def streaming(self) -> bool:
         """True if the branch on screen ends in an answer that is being written, or whose calls are being run."""
-        return self.answers.running(self.talk.leaf) or self.tools.running(self.talk.leaf)
+        return any(map(self.answers.running, self.ends)) or self.tools.running(self.talk.leaf)
+
+    @property
+    def side_by_side(self) -> list[StoredMessage]:
+        """Answers that stand side by side at the end of the branch, as none was chosen yet; usually none."""
+        return standing(self.talk.tree)
+
+    @property
+    def ends(self) -> list[str]:
+        """The ids of the last messages on screen: several where answers stand side by side."""
+        return [message.id for message in self.side_by_side] or [self.talk.leaf]
+
+    @property
+    def shown(self) -> list[StoredMessage]:
+        """The messages on screen."""
+        beside, path = self.side_by_side, self.talk.path
+        return [*path[:-1], *beside] if beside else path
 
     @property
     def growth(self) -> tuple[int, int] | None:
@@ -125,15 +142,11 @@ class ChatSession(QObject):
 
         Where the model is not ``ready``, :meth:`send_queued` asks for it.
         """
-        self.tools.stop(self.talk.leaf)  # calls that wait for the person's word are not run any more
-        fresh = not self.talk.saved
-        asked = self.talk.ask(text, instead_of, pictures, documents)
-        if fresh:
-            self.saved.emit(self.chat_id)
+        asked = self._append(text, instead_of, pictures, documents)
         if ready:
-            self.answer(asked.id)
+            self.answer(asked)
             return
-        self._queue[self.chat_id] = asked.id
+        self._queue[self.chat_id] = asked
         self.changed.emit()
         self.asked.emit()
 
@@ -183,6 +196,49 @@ class ChatSession(QObject):
         stats = message.stats
         self._begin(message.parent, stats.sampling, stats.thinking, stats.overflow, stats.servers, message)
 
+    def ask_several(
+        self,
+        text: str,
+        columns: Sequence[Column],
+        instead_of: str = "",
+        pictures: tuple[bytes, ...] = (),
+        documents: tuple[MessageDocument, ...] = (),
+    ) -> None:
+        """Append the person's message as :meth:`send` does, and ask for an answer to it in each column."""
+        self.answer_several(self._append(text, instead_of, pictures, documents), columns)
+
+    def answer_several(self, parent: str, columns: Sequence[Column]) -> None:
+        """Ask for one answer to ``parent`` in each column; all are begun at once, and stand side by side."""
+        self._queue.pop(self.chat_id, "")
+        group = new_id()
+        for place, column in enumerate(columns):
+            self._ask_column(parent, column, Beside(group, place, column.heading))
+        self._show_columns()
+
+    def renew(self, messages: Sequence[StoredMessage]) -> None:
+        """Put another answer, with a new seed, into the columns of these; they stay as versions."""
+        for message in messages:
+            stats = message.stats
+            assert stats.beside is not None
+            self._settle_column(message, None)
+            sampling = msgspec.structs.replace(stats.sampling, seed=None)
+            self._ask_column(
+                message.parent, Column(stats.beside.heading, sampling, stats.system, stats.remote), stats.beside
+            )
+        self._show_columns()
+
+    def choose(self, message_id: str) -> None:
+        """Go on from one of the answers that stand side by side; the others stay as versions, and are written no
+        further."""
+        with self._history.together():
+            for message in self.side_by_side:
+                assert message.stats.beside is not None
+                self._settle_column(message, msgspec.structs.replace(message.stats.beside, chosen=True))
+                if message.id != message_id:
+                    self.answers.stop(message.id)
+            self.talk.go_to(message_id)
+        self.changed.emit()
+
     def regenerate(self, parent: str) -> None:
         """Another answer to ``parent``, with a new seed."""
         self.answer(parent, msgspec.structs.replace(self.talk.chat.sampling, seed=None))
@@ -195,7 +251,8 @@ class ChatSession(QObject):
             name, thinking = card.name if card is not None else "", allowed(card, message.stats.thinking)
             answer = talk.continue_answer(message, name, thinking)
             self._history.save_message(answer)
-        self.answers.go_on(message, answer, lambda: talk.prompt(message.id), before, self._settling(talk, message.id))
+        system, settling = message.stats.system, self._settling(talk, message.id)
+        self.answers.go_on(message, answer, lambda: talk.prompt(message.id, system), before, settling)
         self.changed.emit()
         self.asked.emit()
 
@@ -226,7 +283,8 @@ class ChatSession(QObject):
         return written
 
     def stop(self) -> None:
-        self.answers.stop(self.talk.leaf)
+        for message_id in self.ends:
+            self.answers.stop(message_id)
         results = self.tools.stop(self.talk.leaf)
         if results is not None:
             self.talk.add_results(self.talk.leaf, results)
@@ -243,8 +301,8 @@ class ChatSession(QObject):
         return [ShownCall(call, "done") for call in message.calls]
 
     def cache_savings(self, message: StoredMessage) -> list[str]:
-        """For each document of a message of the shown branch, what the cache saved of reading it."""
-        path = self.talk.path
+        """For each document of a message on screen, what the cache saved of reading it."""
+        path = self.shown
         place = next((at for at, each in enumerate(path) if each.id == message.id), len(path))
         answers = [each for each in path[place + 1 :] if each.role == "assistant"]
         return [came_from_cache(each.use, answers) for each in message.documents]
@@ -302,6 +360,21 @@ class ChatSession(QObject):
         self.talk = talk
         self.opened.emit()
 
+    def _append(
+        self,
+        text: str,
+        instead_of: str,
+        pictures: tuple[bytes, ...],
+        documents: tuple[MessageDocument, ...],
+    ) -> str:
+        """Append the person's message; its id."""
+        self.tools.stop(self.talk.leaf)  # calls that wait for the person's word are not run any more
+        fresh = not self.talk.saved
+        asked = self.talk.ask(text, instead_of, pictures, documents)
+        if fresh:
+            self.saved.emit(self.chat_id)
+        return asked.id
+
     def _begin(
         self,
         parent: str,
@@ -325,18 +398,25 @@ class ChatSession(QObject):
         overflow: Overflow,
         servers: Sequence[str],
         original: StoredMessage | None = None,
+        column: Column | None = None,
+        beside: Beside | None = None,
     ) -> None:
-        """``original`` is the answer that the new one repeats exactly."""
-        card, remote = self._link.card, talk.chat.remote if original is None else original.stats.remote
+        """``original`` is the answer that the new one repeats exactly; ``column`` what it is asked with ``beside``
+        others."""
+        like = column or (original.stats if original is not None else None)
+        card, remote = self._link.card, like.remote if like is not None else talk.chat.remote
+        system = like.system if like is not None else None
         name, thinking = card.name if card is not None else "", allowed(card, thinking)
         adapter = talk.chat.adapter if original is None else original.stats.adapter
         if remote is not None:  # the settings of a model here mean nothing there
             name, thinking, adapter = remote.model, Thinking(), ""
         with self._history.together():
-            answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter, servers, remote)
+            answer = talk.begin_answer(
+                parent, sampling, name, thinking, overflow, adapter, servers, remote, system, beside
+            )
             self._history.save_message(answer)
         settling, before = self._settling(talk, parent), talk.answer_before(answer.id)
-        self.answers.begin(answer, lambda: talk.prompt(parent), before, original, settling)
+        self.answers.begin(answer, lambda: talk.prompt(parent, system), before, original, settling)
 
     def _settling(self, talk: Conversation, leaf: str) -> Settling | None:
         """The choice of what is sent of documents that were never asked about; None where there are none."""
@@ -351,6 +431,27 @@ class ChatSession(QObject):
         if message.id in self.talk.tree:
             self.talk.tree.put(message)
             self.changed.emit()
+
+    def _ask_column(self, parent: str, column: Column, beside: Beside) -> None:
+        """No tools: an answer with calls would go on below itself, and not in its column."""
+        chat = self.talk.chat
+        self._ask(self.talk, parent, column.sampling, chat.thinking, chat.overflow, (), None, column, beside)
+
+    def _show_columns(self) -> None:
+        """Make the first of the answers side by side the end of the branch."""
+        self.talk.go_to(self.ends[0])
+        self.changed.emit()
+        self.asked.emit()
+
+    def _settle_column(self, message: StoredMessage, beside: Beside | None) -> None:
+        """Keep another column of an answer, running or not, None for no column at all."""
+        if self.answers.running(message.id):
+            self.answers.note(message.id, beside=beside)
+            self.talk.tree.put(self.answers.current(message))
+        else:
+            message = message._replace(stats=msgspec.structs.replace(message.stats, beside=beside))
+            self._history.save_message(message)
+            self.talk.tree.put(message)
 
     def _on_updated(self, message: StoredMessage) -> bool:
         """False for a message of another chat."""
@@ -420,6 +521,6 @@ class ChatSession(QObject):
         if chat is not None:
             self.talk.chat = self.talk.chat._replace(title=chat.title)
             return
-        self.answers.stop(self.talk.leaf)
+        self.answers.stop_chat(chat_id)
         self.tools.stop_chat(chat_id)
         self.new()

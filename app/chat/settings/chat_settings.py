@@ -154,6 +154,10 @@ class ChatSettings(QFrame):
         self._presets, self._applied = presets, self._applied if applied is None else applied
         self._on_edited()
 
+    @property
+    def presets(self) -> Mapping[str, Preset]:
+        return self._presets
+
     def _apply(self, name: str) -> None:
         self._applied = name
         self._put(self._presets[name].system, self._presets[name].sampling)

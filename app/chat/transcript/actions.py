@@ -35,7 +35,10 @@ class MessageActions(QObject):
 
     def act(self, message_id: str, action: str) -> None:
         session, message = self._session, self._session.talk.tree.get(message_id)
-        if action in ("previous", "next"):
+        if action == "use":
+            session.choose(message_id)
+            self._composer.setFocus()
+        elif action in ("previous", "next"):
             session.switch(message_id, 1 if action == "next" else -1)
         elif action == "edit" and message_id == session.queued:
             self._sending.take_back(True)
@@ -62,12 +65,19 @@ class MessageActions(QObject):
             self._sending.guard(lambda: session.go_on(message), None)
         elif action == "again":
             self._sending.guard(lambda: session.again(message), None)
+        elif action == "renew":
+            self._sending.guard(lambda: session.renew(session.side_by_side), None)
+        elif action == "regenerate" and message in session.side_by_side:
+            self._sending.guard(lambda: session.renew([message]), None)
         elif action in ("regenerate", "retry"):
             parent = message.parent if action == "regenerate" else message_id
             self._sending.guard(lambda: session.regenerate(parent), None)
 
     def act_on_last(self, role: str, action: str) -> None:
-        """The same to the last message of ``role``, if there is one."""
+        """The same to the last message of ``role``, if there is one; all answers that stand side by side are given
+        again."""
+        if action == "regenerate" and self._session.side_by_side:
+            action = "renew"
         message = self._session.talk.last(role)
         if message is not None:
             self.act(message.id, action)

@@ -151,7 +151,8 @@ class Footer(QWidget):
         if self.who.text() and self._message.state != "streaming":
             rest = room - self.who.sizeHint().width() - 14
             # A name stays as long as there is room for figures; the time costs none of them.
-            self.who.setVisible(rest >= WHO_LEAVES_PX and (self._names or fits(rest) == fits(room)))
+            free = fits(rest) == fits(room) and metrics.horizontalAdvance(fits(rest)) <= rest
+            self.who.setVisible(rest >= WHO_LEAVES_PX and (self._names or free))
             room = room if self.who.isHidden() else rest
         self.stats.setText(metrics.elidedText(fits(room), Qt.TextElideMode.ElideRight, max(40, room)))
 

@@ -14,6 +14,7 @@ class TranscriptItem:
     height: int = 0
     measured: bool = False
     """False while ``height`` is an estimate."""
+    left: int = 0
     top: int = 0
     other_model: bool = False
     """True for an answer of another model than that of the last one before it."""
@@ -21,6 +22,8 @@ class TranscriptItem:
     """The parts that can be folded, counted from the top, which the person unfolded."""
     wrapped: frozenset[int] = frozenset()
     """The code blocks, counted from the top, whose long lines the person wrapped."""
+    beside: bool = False
+    """True if it stands in a column beside others."""
     view: MessageView | None = field(default=None, repr=False)
 
     def drop(self) -> None:

@@ -65,7 +65,7 @@ class MessageView(QWidget):
         self._message = message
         self._spans: Sequence[TextSpan] = message.spans
         self._tint = False
-        self._last = self._queued = False
+        self._last = self._queued = self._beside = False
         self._hovered = False
         self._focused = False
         self._actions = False
@@ -221,6 +221,12 @@ class MessageView(QWidget):
         """``queued``: it waits for the model, and will be answered by itself."""
         self._last, self._queued = last, queued
         self._update_actions()
+
+    def set_beside(self, beside: bool) -> None:
+        """``beside``: it stands in a column, whose frame has what can be done with it."""
+        if beside != self._beside:
+            self._beside = beside
+            self._update_actions()
 
     @property
     def branches_corner(self) -> QPoint:
@@ -462,7 +468,7 @@ class MessageView(QWidget):
                 names = (*names, "overflow")
             if self._last and lesson(message):
                 names = ("learn", *names)
-        visible = (self._hovered or self._focused or self._last) and message.state != "streaming"
+        visible = (self._hovered or self._focused or self._last) and message.state != "streaming" and not self._beside
         self._footer.show_actions(visible, names)
         self._actions = self._hovered or self._focused
         for block in self._blocks:

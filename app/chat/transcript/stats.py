@@ -111,6 +111,8 @@ def explain(message: StoredMessage) -> str:
     elif stats.model:
         lines.append(f"{stats.model} with the adapter {stats.adapter}" if stats.adapter else stats.model)
     lines += _origin_explained(stats)
+    if stats.beside is not None:
+        lines.append(f"one of several answers: {stats.beside.heading}")
     if stats.usage is not None:
         usage = stats.usage
         thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 from app.chat.context.overflow import DimmedMessages, hidden
 from app.chat.session.answers import PartialAnswer
 from app.chat.session.tools import ShownCall
+from app.chat.side_by_side.frames import Columns
 from app.chat.transcript.items import TranscriptItem, estimate
 from app.chat.transcript.message import MessageView
 from app.chat.transcript.stats import writer
@@ -73,11 +74,14 @@ class Transcript(QScrollArea):
         self._current: Match | None = None
         """The match that is marked more strongly."""
         self._bar: QWidget | None = None
-        self._pending: tuple[str, Callable[[], PartialAnswer]] | None = None
+        self._pending: dict[str, Callable[[], PartialAnswer]] = {}
+        """Answers with new text."""
         named(self, frameShape=QFrame.Shape.NoFrame, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         named(self, "transcript", title="Conversation")
         self._page = named(QWidget(), "transcript-page")
         self.setWidget(self._page)
+        self._columns = Columns(theme, self._page)
+        self._columns.acted.connect(self.acted)
         self._line = UnseenLine(theme, self._page)
         self._hidden: DimmedMessages | None = None
         self._to_end = ToEnd(theme, self)
@@ -107,14 +111,22 @@ class Transcript(QScrollArea):
         queued: str = "",
         calls: Calls = lambda _: [],
         saved: Saved = lambda _: [],
+        beside: int = 0,
     ) -> None:
-        """Show these messages; widgets of messages that stay are kept. ``queued``: the one that waits for the model."""
+        """Show these messages, the last ``beside`` of them side by side; widgets of messages that stay are kept.
+
+        ``queued``: the one that waits for the model.
+        """
         self._branch, self._queued, self._calls, self._saved = branch, queued, calls, saved
         old = {item.message.id: item for item in self._items}
         self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
         for item in old.values():
             item.drop()
-        self._pending = None
+        for place, item in enumerate(self._items, beside - len(self._items)):
+            if item.beside != (place >= 0):
+                item.beside, item.measured = place >= 0, False
+        self._columns.show_messages([item.message for item in self._items if item.beside])
+        self._pending.clear()
         self._hide()
         self._compare_models()
         self._sync()
@@ -128,9 +140,10 @@ class Transcript(QScrollArea):
         item = self._item(message.id)
         if item is None:
             return
-        if self._pending is not None and self._pending[0] == message.id:
-            self._pending = None
+        self._pending.pop(message.id, None)
         item.message = message
+        if item.beside:
+            self._columns.update_message(message)
         if item.view is not None:
             item.view.show_message(message)
             item.measured = False
@@ -140,7 +153,7 @@ class Transcript(QScrollArea):
 
     def stream(self, message_id: str, snapshot: Callable[[], PartialAnswer]) -> None:
         """New text has come; ``snapshot`` is asked for all of it when the next frame is painted."""
-        self._pending = (message_id, snapshot)
+        self._pending[message_id] = snapshot
         if not self._frame.isActive():
             self._frame.start()
 
@@ -233,7 +246,7 @@ class Transcript(QScrollArea):
         if event.size().width() != event.oldSize().width():
             for item in self._items:
                 item.measured = False
-                item.height = estimate(item.message, self._column())
+                item.height = estimate(item.message, self._width(item))
         self._sync()
         self.place_bar()
 
@@ -274,19 +287,25 @@ class Transcript(QScrollArea):
     def _column(self) -> int:
         return max(120, min(COLUMN_PX, self._room()) - 2 * SIDE_PX)
 
+    def _width(self, item: TranscriptItem) -> int:
+        """Pixels that an item has across."""
+        return self._columns.text_width(self._room()) if item.beside else self._column()
+
     def _room(self) -> int:
         """The width without the scroll bar, shown or not: nothing moves when it comes."""
         return self.width() - self.verticalScrollBar().sizeHint().width()
 
     def _paint_stream(self) -> None:
-        pending, self._pending = self._pending, None
-        item = self._item(pending[0]) if pending is not None else None
-        if pending is None or item is None or item.view is None:
+        pending, self._pending = self._pending, {}
+        began, painted = time.monotonic(), False
+        for message_id, snapshot in pending.items():
+            item = self._item(message_id)
+            if item is not None and item.view is not None:
+                item.view.stream(*snapshot())
+                item.measured, painted = False, True
+        if not painted:
             return
-        began = time.monotonic()
         self._news = not self._stick
-        item.view.stream(*pending[1]())
-        item.measured = False
         self._sync()
         spent = 1000 * (time.monotonic() - began)
         self._frame.setInterval(round(max(FRAME_MS, PATIENCE * spent)))
@@ -360,14 +379,17 @@ class Transcript(QScrollArea):
             if self._hidden is not None and index == self._hidden.line:
                 self._line.setGeometry(left, y, width, self._line.room)
                 y += self._line.room
-            item.top = y
+            if item.beside:
+                y = self._columns.place(self._items[index:], y, self._room())
+                break
+            item.left, item.top = left, y
             y += item.height
         self._page.resize(self.viewport().width(), max(y + TOP_PX, self.viewport().height()))
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum() if anchor is None else anchor[0].top + anchor[1])
         for item in self._items:
             if item.view is not None:
-                item.view.setGeometry(left, item.top, width, item.height)
+                item.view.setGeometry(item.left, item.top, self._width(item), item.height)
 
     def _build_near(self) -> bool:
         """Give messages near the viewport widgets; True when a height changed."""
@@ -381,16 +403,17 @@ class Transcript(QScrollArea):
                 self._build(item)
             last = index == len(self._items) - 1
             assert item.view is not None
+            item.view.set_beside(item.beside)
             item.view.set_last(last, item.message.id == self._queued)
             item.view.set_dimmed(self._dimmed(index))
             item.view.show_model(item.other_model)
-            item.view.set_branch(*self._branch(item.message.id))
+            item.view.set_branch(*((0, 1) if item.beside else self._branch(item.message.id)))
             if item.message.state != "streaming" and item.view.show_calls(self._calls(item.message)):
                 item.measured = False
             if item.message.documents and item.view.show_saved(self._saved(item.message)):
                 item.measured = False
             if not item.measured:
-                fitted = item.view.fit(self._column())
+                fitted = item.view.fit(self._width(item))
                 changed |= fitted != item.height
                 item.height, item.measured = fitted, True
         return changed

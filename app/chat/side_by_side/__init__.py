@@ -1,0 +1,1 @@
+"""Two to four answers to one message, side by side."""
