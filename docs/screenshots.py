@@ -394,10 +394,13 @@ def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
 
 
 def _shoot_daily(app: QApplication, folder: Path, home: Path) -> None:
-    """Work on a chat: an answer that was cut, another version of it, and words that were found in it."""
+    """Work on a chat: an answer that was cut, another version of it, words found in it, and three answers
+    side by side."""
     if folder == PLACE:
         return
+    from app.chat.side_by_side.chooser import SeveralDialog
     from engine.protocol import Sampling
+    from tests.app.pressing import press
 
     with _opened(app, home) as (program, failures):
         chat, sizes = program.chat, {"": SIZE, "small-": SMALL}
@@ -419,6 +422,17 @@ def _shoot_daily(app: QApplication, folder: Path, home: Path) -> None:
         chat.finding.begin()
         chat.finding.bar.field.setText("page")
         grab("found")
+        chat.finding.close()
+        chat.session.set_settings("", Sampling())
+        chat.composer.edit.setPlainText(QUESTIONS[0])
+        chat.several.choose()
+        dialog = program.window.findChild(SeveralDialog)
+        assert dialog is not None
+        grab("several")
+        press(dialog, "several.count.3")
+        press(dialog, "several.ask")
+        wait("three answers", lambda: not chat.streaming or failures)
+        grab("side-by-side")
 
 
 @contextmanager

@@ -9,12 +9,15 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from app.chat.page import ChatPage
+from app.chat.session.branches import versions
 from app.chat.session.sending import UNDECIDED
 from app.chat.side_by_side.asking import EDITING, NOTHING, RUNNING
 from app.chat.side_by_side.chooser import SeveralDialog
 from app.chat.side_by_side.columns import across, offered
 from app.chat.side_by_side.frames import ColumnFrame
-from app.history.records import Chat, StoredMessage
+from app.chat.transcript.stats import explain
+from app.documents.records import of_text
+from app.history.records import Attached, Chat, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from app.models.state.remotes import RemoteServers
@@ -106,6 +109,9 @@ def test_two_answer_side_by_side_and_the_chat_goes_on_from_one(qtbot, make_page,
     assert page.session.side_by_side == []
     kept = {message.id: message for message in history.messages(page.chat_id)}
     assert all(kept[each.id].stats.beside.chosen for each in (first, second))
+    assert "one of several answers: Another seed" in explain(second)
+    named = [version.words.partition(":")[0] for version in versions(page.session.talk.tree)]
+    assert named == ["Answer, This chat's settings", "Answer, Another seed"]
 
 
 def test_what_is_not_decided_stands_side_by_side_again(qtbot, make_page, make_link, history: HistoryStore) -> None:
@@ -259,6 +265,18 @@ def test_a_preset_brings_its_system_prompt(qtbot, make_page, monkeypatch: pytest
     repeat = page.session.talk.path[-1]
     assert repeat.stats.repeat.same
     assert page.session.talk.last_prompt()[0][0].content == "Be brief."
+
+
+def test_a_document_is_read_by_every_column(qtbot, make_page) -> None:
+    page = make_page()
+    sent = page.composer.documents
+    sent.show_attached([Attached("note.txt", of_text("note.txt", "The key is under the mat."))])
+    first, second = answers(qtbot, page, "Where is the key?")
+    assert not sent.attached
+    assert first.stats.usage.prompt_tokens == second.stats.usage.prompt_tokens > 10
+    (document,) = page.session.talk.path[0].documents
+    assert document.use.passages is None
+    assert len(page.session.talk.tree) == 3
 
 
 def test_matches_are_found_in_every_column(qtbot, make_page) -> None:
