@@ -428,7 +428,7 @@ def _shoot_daily(app: QApplication, folder: Path, home: Path) -> None:
         chat.several.choose()
         dialog = program.window.findChild(SeveralDialog)
         assert dialog is not None
-        grab("several")
+        _grab(program, folder, "chat-several-", failures, (560, 460), dialog)
         press(dialog, "several.count.3")
         press(dialog, "several.ask")
         wait("three answers", lambda: not chat.streaming or failures)

@@ -15,9 +15,9 @@ from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption, fill, named, say
 
 WIDTH_PX = 460
-ABOUT = "All are asked at once, and the answers stand side by side. Choose the one that the chat goes on from."
+ABOUT = "All answers are begun at once and stand side by side. Choose the one that the chat goes on from."
 ONE_MODEL = "Two models of this computer cannot answer at once, as one is loaded at a time; Compare loads them in turn."
-NO_TOOLS = "Side by side no tools are called."
+NO_TOOLS = "Answers side by side call no tools."
 USUAL = ("chat", "seed", "temperature:0", "temperature:1")
 """Keys of the columns at the first time."""
 

@@ -31,7 +31,7 @@ class ColumnFrame(QFrame):
         super().__init__(parent)
         named(self, "column", card="choice")
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.heading = named(ElidedLabel("", "section"), "column-heading")
+        self.heading = named(ElidedLabel("", "figure"), "column-heading")
         self.problem = named(QLabel(textFormat=Qt.TextFormat.PlainText, wordWrap=True), "column-problem", role="bad")
         self.use = named(QPushButton("Use this one"), "column-use", clicked=lambda: self.acted.emit("use"))
         self.copy = named(QPushButton("Copy"), "column-copy", kind="link", clicked=self._copy)
