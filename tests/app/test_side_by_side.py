@@ -71,13 +71,8 @@ def frames(page: ChatPage) -> list[ColumnFrame]:
 
 
 def test_two_answer_side_by_side_and_the_chat_goes_on_from_one(qtbot, make_page, history: HistoryStore) -> None:
-    page = make_page("--rate", "300")
-    begin(qtbot, page, "hello")
-    qtbot.waitUntil(lambda: all(page.answers.snapshot(end).text for end in page.session.ends))
-    assert len(page.answers._running) == 2, "both at once"
-    assert page.composer.button.text() == "Stop"
-    qtbot.waitUntil(lambda: not page.streaming)
-    first, second = page.session.side_by_side
+    page = make_page()
+    first, second = answers(qtbot, page, "hello")
     assert first.content != second.content, "each has a seed of its own"
     left, right = frames(page)
     assert (left.heading.text(), right.heading.text()) == ("This chat's settings", "Another seed")
@@ -143,6 +138,10 @@ def test_stop_stops_all_of_them_and_use_this_one_the_others(qtbot, make_page, hi
     page = make_page("--rate", "60")
     begin(qtbot, page, "an essay", ("chat", "chat", "chat"))
     qtbot.waitUntil(lambda: all(page.answers.snapshot(end).text for end in page.session.ends))
+    assert len(page.answers._running) == 3, "all at once"
+    assert page.composer.button.text() == "Stop"
+    for end in page.session.ends:
+        qtbot.waitUntil(lambda end=end: bool(page.transcript.view(end).blocks))
     page.composer.button.click()
     qtbot.waitUntil(lambda: not page.streaming)
     assert [message.stats.reason for message in page.session.side_by_side] == ["cancelled"] * 3
@@ -150,7 +149,6 @@ def test_stop_stops_all_of_them_and_use_this_one_the_others(qtbot, make_page, hi
 
     page.session.set_settings("", Sampling(max_tokens=40))
     begin(qtbot, page, "an essay")
-    qtbot.waitUntil(lambda: all(page.answers.snapshot(end).text for end in page.session.ends))
     one, other = page.session.ends
     frames(page)[1].use.click()
     assert page.session.talk.leaf == other
