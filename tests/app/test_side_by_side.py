@@ -24,7 +24,7 @@ from app.models.state.remotes import RemoteServers
 from app.program import WindowProgram
 from app.settings.store import Preset
 from app.window.window import MainWindow
-from engine.protocol import Generate, OfferedModel, RemoteModel, RemoteServer, Sampling
+from engine.protocol import Counted, Generate, OfferedModel, RemoteModel, RemoteServer, Sampling
 from engine.protocol.operations import LIST_REMOTE_MODELS, LIST_REMOTES
 from tests.app.chatting import ask, button, chat_page
 from tests.app.naming import nameless
@@ -267,14 +267,24 @@ def test_a_preset_brings_its_system_prompt(qtbot, make_page, monkeypatch: pytest
 
 def test_a_document_is_read_by_every_column(qtbot, make_page) -> None:
     page = make_page()
-    sent = page.composer.documents
-    sent.show_attached([Attached("note.txt", of_text("note.txt", "The key is under the mat."))])
+    counted: list[Counted] = []
+    page._link.counted.connect(counted.append)
+    attached = page.composer.documents
+    attached.show_attached([Attached("note.txt", of_text("note.txt", "The key is under the mat."))])
     first, second = answers(qtbot, page, "Where is the key?")
-    assert not sent.attached
+    assert not attached.attached
+    assert sum(each.id.startswith("settle-") for each in counted) == 3, "one decides for both"
     assert first.stats.usage.prompt_tokens == second.stats.usage.prompt_tokens > 10
     (document,) = page.session.talk.path[0].documents
     assert document.use.passages is None
     assert len(page.session.talk.tree) == 3
+    frames(page)[0].use.click()
+    attached.show_attached([Attached("more.txt", of_text("more.txt", "So is the other one."))])
+    begin(qtbot, page, "And the other?")
+    page.answers.stop(page.session.ends[0])  # the one that decides
+    qtbot.waitUntil(lambda: not page.streaming)
+    stopped, whole = page.session.side_by_side
+    assert (stopped.content, stopped.state, whole.stats.reason) == ("", "interrupted", "stop")
 
 
 def test_matches_are_found_in_every_column(qtbot, make_page) -> None:

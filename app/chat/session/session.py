@@ -49,6 +49,7 @@ class ChatSession(QObject):
         self.talk = Conversation(history)
         self._queue: dict[str, str] = {}
         """Chat -> its message that waits for the model, the oldest first."""
+        self._settled_last: Settling | None = None
         self.answers = Answers(link, history, self)
         self.answers.cut.connect(self._on_updated)
         self.answers.ended.connect(self._on_ended)
@@ -422,7 +423,9 @@ class ChatSession(QObject):
         """The choice of what is sent of documents that were never asked about; None where there are none."""
         if first_undecided(talk, leaf) is None:
             return None
-        settling = Settling(self._link, self.tokens, talk, leaf, self.answers.tools.get(talk.chat.servers), self)
+        tools, before = self.answers.tools.get(talk.chat.servers), self._settled_last
+        after = before if before is not None and not before.over and before.chat == talk.chat.id else None
+        settling = self._settled_last = Settling(self._link, self.tokens, talk, leaf, tools, self, after)
         settling.kept.connect(self._on_settled)
         return settling
 

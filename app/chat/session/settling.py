@@ -34,6 +34,8 @@ class Settling(QObject):
     """What it is busy with."""
     kept = Signal(object)
     """A message whose documents are decided, as the history has it now."""
+    ended = Signal()
+    """All is decided, or it was cancelled."""
 
     def __init__(
         self,
@@ -43,8 +45,11 @@ class Settling(QObject):
         leaf: str,
         tools: protocol.ToolConfig | None,
         parent: QObject,
+        after: Settling | None = None,
     ) -> None:
+        """``after``: one that decides for the same messages and has not ended, which is waited for."""
         super().__init__(parent)
+        self.chat, self._after = talk.chat.id, after
         self._link, self._tokens, self._talk, self._leaf, self._tools = link, tokens, talk, leaf, tools
         self._documents: list[Document] = []
         self._counts: dict[str, int] = {}
@@ -57,8 +62,20 @@ class Settling(QObject):
         self._then: Callable[[], object] = lambda: None
         self._over = False
 
+    @property
+    def over(self) -> bool:
+        return self._over
+
     def start(self, then: Callable[[], object]) -> None:
         self._then = then
+        if self._after is not None and not self._after.over:
+            self._after.ended.connect(self._begin)
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._over:
+            return
         self._link.counted.connect(self._on_counted)
         self._link.failed.connect(self._on_failed)
         self._tokens.changed.connect(self._look)
@@ -69,6 +86,7 @@ class Settling(QObject):
         if message is None:
             self._over = True
             self._then()
+            self.ended.emit()
             self.deleteLater()
             return
         self._message, self._documents = message, [each.document for each in message.documents]
@@ -106,6 +124,7 @@ class Settling(QObject):
         if self._run is not None:
             self._run.drop()
             self._run = None
+        self.ended.emit()
         self.deleteLater()
 
     def _on_counted(self, message: protocol.Counted) -> None:
