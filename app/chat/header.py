@@ -79,7 +79,8 @@ class Header(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit(event.size().width())
+        if event.size().width() != event.oldSize().width():  # a fit can change the height, which must not fit again
+            self._fit(event.size().width())
 
     def _fit(self, width: int) -> None:
         """Write out the most that ``width`` pixels hold; the draft's name takes what is left.
