@@ -7,7 +7,7 @@ import threading
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from websockets.sync.client import ClientConnection
 
@@ -55,7 +55,9 @@ class KeepingProbes(FakeProbes):
 class Serving:
     """A server in a thread, with an engine that loads the model of a folder, and ``adapters`` of it by name."""
 
-    def __init__(self, folder: Path, adapters: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, folder: Path, adapters: Mapping[str, str] = {}, dtype: Literal["auto", "float32"] = "float32"
+    ) -> None:
         self.engine: Engine
 
         def make(emit: Any) -> Engine:
@@ -63,7 +65,7 @@ class Serving:
             return self.engine
 
         self.server = Server(open_socket("127.0.0.1", 0), TOKEN, make, KeepingProbes())
-        options = p.LoadOptions(device="cpu", dtype="float32", memory=400e6)
+        options = p.LoadOptions(device="cpu", dtype=dtype, memory=400e6)
         self.server.load(str(folder), "", options, needed=bool(adapters), adapters=adapters)
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))

@@ -168,12 +168,15 @@ def test_the_command_line_names_the_server() -> None:
 
 @pytest.mark.slow
 def test_the_same_model_in_another_kvasir_writes_the_same_text(odd: Callable[..., Odd]) -> None:
-    serving = Serving(Path(find_model("kvasir-guide").path))
+    """In one arithmetic, batch-invariant: what the cache has read before a round hangs on how rounds are drawn."""
+    serving = Serving(Path(find_model("kvasir-guide").path), dtype="auto")
     try:
         url = f"http://127.0.0.1:{serving.server.port}"
         perform(ADD_REMOTE, p.AddRemote(url=url, name="near", key=perform(ADD_KEY, AddKey(name="far")).key))
         there = Column(name="there", remote=p.RemoteModel(server="near", model="kvasir-guide"))
-        found = run(COLUMNS[0], there, prompts=(), tokens=32)
+        serving.engine.submit(p.Set(key=keys.BATCH_INVARIANT, value=True))
+        here = Column(name="here", draft="", set={keys.BATCH_INVARIANT: True})
+        found = run(here, there, prompts=(), tokens=32)
     finally:
         serving.stop()
     assert [kind.kind for kind in found.kinds] == ["prose", "code"]
