@@ -515,8 +515,8 @@ def _grab(
             continue
         program.theme.set_mode(mode)
         program.theme.set_scale(scale)
-        QTest.qWait(600)
         shown.resize(*size)
+        QTest.qWait(600)  # what was cut anew is laid out and painted
         path = folder / f"{name}{mode}{'-150' if scale > 1 else ''}.png"
         shown.grab().save(str(path))
         sys.stdout.write(f"{path}\n")
