@@ -85,8 +85,16 @@ class Header(QFrame):
     def _fit(self, width: int) -> None:
         """Write out the most that ``width`` pixels hold; the draft's name takes what is left.
 
-        Each form is measured as it would be, whatever is shown now: one width has one form.
+        Each form is measured as it would be, whatever is shown now: one width has one form. Nothing is laid out
+        meanwhile, which showing a part would do at once.
         """
+        self._row.setEnabled(False)
+        self._choose(width)
+        self._row.setEnabled(True)
+        self._row.invalidate()
+        self._row.activate()
+
+    def _choose(self, width: int) -> None:
         room = width - MARGINS[0] - MARGINS[2] - self._taken(self.warning)
         for form in FORMS:
             self._write(*form)

@@ -329,10 +329,13 @@ def said(view: QWidget, name: str) -> str:
     return found.text()
 
 
+_BYTES = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
+
+
 def figures(row: QWidget) -> list[float]:
     """The number of each side in a row of figures on the page."""
     texts = [label.text() for label in row.findChildren(QLabel) if label.property("role") == "figure"]
-    return [float(text.split()[0].replace(",", "")) for text in texts]
+    return [float(text.split()[0].replace(",", "")) * _BYTES.get(text.split()[-1], 1.0) for text in texts]
 
 
 def number(result: LabResult, key: str) -> int:
