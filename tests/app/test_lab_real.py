@@ -240,7 +240,8 @@ def batch_size(result: LabResult, numbers: Numbers) -> str:
     assert read == sorted(read), "weights are read once, keys and values of each"
     assert read[-1] < 2 * read[0]
     assert number(result, "computed") == number(result, "largest")
-    return f"{numbers[0][0] / numbers[0][asked]:.2f}"[:3]
+    read_by = [mean(runs) for runs in result.figures[0].runs]
+    return f"{read_by[0] / read_by[asked]:.2f}"
 
 
 COUNTS: dict[str, Callable[[LabResult, Numbers], str]] = {
@@ -288,7 +289,8 @@ def test_through_the_page(qtbot, theme: Theme, link: EngineLink, name: str) -> N
         found = view.view.found
         assert found is not None
         qtbot.waitUntil(lambda: found.rest.over)
-        numbers = [figures(figure) for figure in found.figures]
+        units = [figure.effects[0].metric.unit for figure in result.figures]
+        numbers = [figures(figure, unit) for figure, unit in zip(found.figures, units, strict=True)]
         for figure, shown in zip(result.figures, numbers, strict=True):
             assert shown == pytest.approx([mean(side) for side in figure.runs], rel=0.06)  # figures are rounded
         assert said(view, "lab.headline") == result.headline
@@ -332,10 +334,11 @@ def said(view: QWidget, name: str) -> str:
 _BYTES = {"kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
-def figures(row: QWidget) -> list[float]:
-    """The number of each side in a row of figures on the page."""
+def figures(row: QWidget, unit: str) -> list[float]:
+    """The number of each side in a row of figures on the page, in the unit of its runs."""
     texts = [label.text() for label in row.findChildren(QLabel) if label.property("role") == "figure"]
-    return [float(text.split()[0].replace(",", "")) * _BYTES.get(text.split()[-1], 1.0) for text in texts]
+    scales = _BYTES if unit == "bytes" else {}
+    return [float(text.split()[0].replace(",", "")) * scales.get(text.split()[-1], 1.0) for text in texts]
 
 
 def number(result: LabResult, key: str) -> int:
