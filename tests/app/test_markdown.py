@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from app.chat.transcript.text.blocks import QUOTE_PX, TextBlock
 from app.chat.transcript.text.highlight import lex, utf16_length
-from app.chat.transcript.text.markdown import Alignment, GrowingText, align, merged, parse, to_html
-from app.chat.transcript.text.markdown_rules import IMAGE
 from app.chat.transcript.text.tint import TintRun, in_utf16, tinted_runs
 from app.history.records import TextSpan
+from app.texts.markdown import Alignment, GrowingText, align, merged, parse, to_html
+from app.texts.markdown_rules import IMAGE
 from tests.kit.examples import examples
 from tests.kit.fake_engine import CODE, long_answer
 

@@ -10,13 +10,13 @@ from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QHelpEvent, QTextCursor
 from PySide6.QtWidgets import QApplication, QWidget
 
-from app.chat.transcript.text import formulas
 from app.chat.transcript.text.blocks import TextBlock
 from app.chat.transcript.text.formula_object import sources
-from app.chat.transcript.text.formulas import DEEPEST, LONGEST, Drawing, Refusal, draw
-from app.chat.transcript.text.markdown import OBJECT, MarkdownBlock, align, to_html
 from app.chat.transcript.transcript import Transcript
 from app.history.records import StoredMessage
+from app.texts import formulas
+from app.texts.formulas import DEEPEST, LONGEST, Drawing, Refusal, draw
+from app.texts.markdown import OBJECT, MarkdownBlock, align, to_html
 from app.theme.sheet import apply
 from app.theme.theme import Theme
 
@@ -112,7 +112,7 @@ def test_rows_that_remember_their_heights_draw_the_same(monkeypatch, latex: str)
 
 def test_the_library_comes_with_the_first_formula() -> None:
     code = (
-        "import sys; from app.chat.transcript.text.formulas import draw; import app.chat.transcript.transcript;"
+        "import sys; from app.texts.formulas import draw; import app.chat.transcript.transcript;"
         "assert 'ziamath' not in sys.modules; draw('$x$'); assert 'ziamath' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

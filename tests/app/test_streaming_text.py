@@ -15,10 +15,10 @@ from PySide6.QtWidgets import QApplication, QTextEdit
 
 from app.chat.transcript.message import MessageView
 from app.chat.transcript.text.blocks import TextBlock
-from app.chat.transcript.text.markdown import to_html
 from app.chat.transcript.text.unfinished import completed, steady
 from app.chat.transcript.transcript import Transcript
 from app.history.records import StoredMessage
+from app.texts.markdown import to_html
 from app.theme.theme import Theme
 from tests.kit.examples import examples
 

@@ -1037,7 +1037,7 @@ _WINDOW = (
     Fault(
         "lines-split-at-other-signs",
         "window",
-        "app/chat/transcript/text/markdown.py",
+        "app/texts/markdown.py",
         "accumulate(map(len, split_lines(text, keepends=True)))]",
         "accumulate(map(len, text.splitlines(keepends=True)))]",
         "Blocks of an answer begin at the wrong place behind a form feed or U+2028.",
@@ -1046,7 +1046,7 @@ _WINDOW = (
     Fault(
         "alternative-text-not-escaped",
         "window",
-        "app/chat/transcript/text/markdown_rules.py",
+        "app/texts/markdown_rules.py",
         "{escape(words(tokens[index].children or []) or 'image')}",
         "{words(tokens[index].children or []) or 'image'}",
         "The words of an image reach the window as HTML.",

@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from app.chat.transcript.text.found import Find, Match, Place
-from app.chat.transcript.text.markdown import to_html
 from app.history.records import StoredMessage
 from app.history.search import folded
+from app.texts.markdown import to_html
 
 _CODE = re.compile(r"(<pre>.*?</pre>)", re.DOTALL)
 _LINE = re.compile(r"</?(?:p|h\d|[uo]l|li|t[rdh]|table|thead|tbody|blockquote|pre|hr|br)\b[^>]*>")

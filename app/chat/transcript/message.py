@@ -20,13 +20,13 @@ from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
 from app.chat.transcript.text.found import Find, Place
-from app.chat.transcript.text.markdown import GrowingText, MarkdownBlock, merged, parse
 from app.chat.transcript.text.table_block import TableBlock
 from app.chat.transcript.text.unfinished import steady
 from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.documents.records import MessageDocument
 from app.history.records import StoredMessage, TextSpan
+from app.texts.markdown import GrowingText, MarkdownBlock, merged, parse
 from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
 from engine.protocol import ToolCall

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from app.chat.transcript.text.markdown import to_html as markdown_to_html
 from app.history.export import document_line, picture_kind, speaker
 from app.history.records import Chat, StoredMessage, thought_for
+from app.texts.markdown import to_html as markdown_to_html
 from app.theme.theme import DARK, LIGHT, Tokens
 from engine.protocol import ToolCall, ToolResult
 

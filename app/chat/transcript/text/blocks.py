@@ -31,14 +31,14 @@ from app.chat.transcript.text.formula_object import (
     sources,
     to_object,
 )
-from app.chat.transcript.text.formulas import draw_soon
-from app.chat.transcript.text.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
 from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
 from app.chat.transcript.text.unfinished import completed
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
 from app.texts.exact import selected
+from app.texts.formulas import draw_soon
+from app.texts.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
 from app.theme.theme import Theme
 from app.theme.widgets import tip
 
@@ -71,7 +71,12 @@ class TextView(QTextBrowser):
         self.setWordWrapMode(wrap_mode(""))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()  # the transcript scrolls, never a block
+        """The transcript scrolls, a block only sideways, where it is wider than its place."""
+        sideways = abs(event.angleDelta().x()) > abs(event.angleDelta().y())
+        if sideways and self.horizontalScrollBar().maximum():
+            super().wheelEvent(event)
+        else:
+            event.ignore()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """The ends that Home and End go to are the transcript's."""

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QFont, QGuiApplication, QTextBlockFormat, QTextCursor, QWheelEvent
+from PySide6.QtGui import QFont, QGuiApplication, QTextBlockFormat, QTextCursor
 from PySide6.QtWidgets import QFileDialog, QFrame, QLabel, QPushButton, QTextEdit, QWidget
 
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.code_files import suggested_name, write
 from app.chat.transcript.text.highlight import CodeHighlighter
-from app.chat.transcript.text.markdown import MarkdownBlock
 from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, tinted_runs
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
+from app.texts.markdown import MarkdownBlock
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, named, say, tip
 
@@ -50,13 +50,6 @@ class CodeView(TextView):
 
     def text_font(self) -> QFont:
         return self._theme.mono_font()
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        sideways = abs(event.angleDelta().x()) > abs(event.angleDelta().y())
-        if sideways and self.horizontalScrollBar().maximum():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
     def is_too_long(self, width: int) -> bool:
         """Whether a line has no room in ``width`` pixels, or is broken to have it."""

@@ -21,10 +21,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtSvg import QSvgRenderer
 
-from app.chat.transcript.text.formulas import INK, Drawing, Result, bare, draw, known
-from app.chat.transcript.text.markdown import OBJECT
-from app.chat.transcript.text.markdown_rules import as_lines
 from app.texts.exact import selected
+from app.texts.formulas import INK, Drawing, Result, bare, draw, known
+from app.texts.markdown import OBJECT
+from app.texts.markdown_rules import as_lines
 from app.theme.theme import Theme
 
 FORMULA = QTextFormat.ObjectTypes.UserObject.value + 1

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QTextBlockFormat, QTextCursor, QTextOption, QWheelEvent
+from PySide6.QtGui import QGuiApplication, QTextBlockFormat, QTextCursor, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.chat.transcript.text.blocks import TextBlock, TextView
-from app.chat.transcript.text.markdown import MarkdownBlock, cells
 from app.chat.transcript.text.tint import TintRun
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
+from app.texts.markdown import MarkdownBlock, cells
 from app.theme.theme import Theme
 from app.theme.widgets import named, tip
 
@@ -54,13 +54,6 @@ class TableText(TextBlock):
         look = last.blockFormat()
         look.setLineHeight(1.0, QTextBlockFormat.LineHeightTypes.FixedHeight.value)
         QTextCursor(last).setBlockFormat(look)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        sideways = abs(event.angleDelta().x()) > abs(event.angleDelta().y())
-        if sideways and self.horizontalScrollBar().maximum():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
     def fit(self, width: int) -> int:
         height = super().fit(width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.chat.transcript.text.markdown_rules import end_of_maths
+from app.texts.markdown_rules import end_of_maths
 
 _MARKS = re.compile(r"[ \t>]*+(?:\d{1,9}[.)]?[ \t]*|[-+*][ \t]++\[[ xX]?\]?[ \t]*|[-+*_=#>`~|:$\\ \t]*)")
 """A line that may become a list, a heading, a fence, a rule, the underline of a heading or of a table's head."""

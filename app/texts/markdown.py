@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from app.chat.transcript.text.markdown_rules import extend, words
+from app.texts.markdown_rules import extend, words
 from engine.base.lines import split_lines
 
 _parser = extend(

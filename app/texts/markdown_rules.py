@@ -18,7 +18,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-from app.chat.transcript.text.formulas import ENVIRONMENTS, bare
+from app.texts.formulas import ENVIRONMENTS, bare
 from engine.base.lines import split_lines
 
 _DONE = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
