@@ -11,7 +11,7 @@ _BEGINS, _INSIDE, _SPREAD = 8, 5, 1
 """Points of a letter: of a word that begins a word of the title, that is a piece of one, whose letters are spread."""
 
 
-class Match(NamedTuple):
+class TitleMatch(NamedTuple):
     """``places``: positions of the letters of the title that the words have."""
 
     points: int
@@ -23,7 +23,7 @@ class Match(NamedTuple):
         return self.places[0] if self.places else 0
 
 
-def match(words: str, title: str) -> Match | None:
+def match(words: str, title: str) -> TitleMatch | None:
     """Return how well ``title`` has each of the ``words``, None if it lacks one; no words are in every title."""
     points, places, folded = 0, set[int](), _folded(title)
     for word in words.split():
@@ -32,17 +32,17 @@ def match(words: str, title: str) -> Match | None:
             return None
         points += found.points
         places.update(found.places)
-    return Match(points, tuple(sorted(places)))
+    return TitleMatch(points, tuple(sorted(places)))
 
 
-def _one(word: str, title: str) -> Match | None:
+def _one(word: str, title: str) -> TitleMatch | None:
     begins, spread = _patterns(word)
     if found := begins.search(title):
-        return Match(_BEGINS * len(word), tuple(range(*found.span())))
+        return TitleMatch(_BEGINS * len(word), tuple(range(*found.span())))
     if (at := title.find(word)) >= 0:
-        return Match(_INSIDE * len(word), tuple(range(at, at + len(word))))
+        return TitleMatch(_INSIDE * len(word), tuple(range(at, at + len(word))))
     if found := spread.search(title):
-        return Match(_SPREAD * len(word), tuple(found.start(number + 1) for number in range(len(word))))
+        return TitleMatch(_SPREAD * len(word), tuple(found.start(number + 1) for number in range(len(word))))
     return None
 
 

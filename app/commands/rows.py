@@ -9,7 +9,7 @@ from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistent
 from PySide6.QtGui import QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
-from app.commands.match import Match, match
+from app.commands.match import TitleMatch, match
 from app.commands.registry import Command
 from app.theme.theme import CAPTION_PX, TEXT_PX, Theme
 from app.theme.widgets import tip
@@ -20,14 +20,14 @@ MOST = 60
 """Number of commands that are shown at most; who looks for another types more letters."""
 
 
-class Found(NamedTuple):
+class FoundCommand(NamedTuple):
     """A command with the places of the letters of its words that were searched for."""
 
     command: Command
     places: tuple[int, ...] = ()
 
 
-def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list[Found]:
+def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list[FoundCommand]:
     """Return the commands that have the words, best first; among equals those that can be done, then those run last,
     then those that have them sooner.
 
@@ -36,10 +36,10 @@ def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list
     ranks = {name: len(recent) - at for at, name in enumerate(recent)}
     if not words.strip():
         shown = [command for command in commands if not command.quiet or command.name in ranks]
-        return [Found(command) for command in sorted(shown, key=lambda one: -ranks.get(one.name, 0))][:MOST]
+        return [FoundCommand(command) for command in sorted(shown, key=lambda one: -ranks.get(one.name, 0))][:MOST]
     matched = ((command, found) for command in commands if (found := match(words, command.words)) is not None)
     best = sorted(matched, key=lambda each: (-each[1].points, _place(each[0], ranks), _at(*each)))
-    return [Found(command, found.places) for command, found in best[:MOST]]
+    return [FoundCommand(command, found.places) for command, found in best[:MOST]]
 
 
 def _place(command: Command, ranks: Mapping[str, int]) -> tuple[bool, int, bool]:
@@ -47,7 +47,7 @@ def _place(command: Command, ranks: Mapping[str, int]) -> tuple[bool, int, bool]
     return bool(command.refused), -ranks.get(command.name, 0), command.quiet
 
 
-def _at(command: Command, found: Match) -> int:
+def _at(command: Command, found: TitleMatch) -> int:
     """Position in the title at which the words begin; those of the group are before it."""
     return max(0, found.begins - (len(command.words) - len(command.title)))
 
@@ -55,14 +55,14 @@ def _at(command: Command, found: Match) -> int:
 class CommandRows(QAbstractListModel):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[Found] = []
+        self._rows: list[FoundCommand] = []
 
-    def show_found(self, rows: list[Found]) -> None:
+    def show_found(self, rows: list[FoundCommand]) -> None:
         self.beginResetModel()
         self._rows = rows
         self.endResetModel()
 
-    def found(self, index: Index) -> Found:
+    def found(self, index: Index) -> FoundCommand:
         return self._rows[index.row()]
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:
@@ -112,7 +112,7 @@ class CommandDelegate(QStyledItemDelegate):
         painter.drawText(rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, shown)
         return painter.fontMetrics().horizontalAdvance(shown) + 2 * INSET_PX
 
-    def _words(self, painter: QPainter, rect: QRect, found: Found) -> None:
+    def _words(self, painter: QPainter, rect: QRect, found: FoundCommand) -> None:
         """Paint the words in pieces: the letters that were found in semibold, the group in the colour of captions."""
         command, places = found.command, set(found.places)
         before = len(command.words) - len(command.title)

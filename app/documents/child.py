@@ -72,9 +72,9 @@ def bound_memory(most: int) -> None:
 def _answer(arguments: Sequence[str]) -> bytes:
     if arguments and arguments[0] == "search":
         from app.documents.passages import search
-        from app.documents.records import Search
+        from app.documents.records import PassageSearch
 
-        return msgspec.json.encode(search(msgspec.json.decode(sys.stdin.buffer.read(), type=Search)))
+        return msgspec.json.encode(search(msgspec.json.decode(sys.stdin.buffer.read(), type=PassageSearch)))
     from app.documents.reading import read
     from app.documents.records import whole
 

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 
-from app.documents.records import Found, Passage, Search
+from app.documents.records import DocumentPassage, FoundPassages, PassageSearch
 
 PASSAGE_BYTES = 800
 """Of UTF-8, which are about 200 tokens in most languages."""
@@ -38,7 +38,7 @@ def split(text: str) -> list[tuple[int, int]]:
         start = max(start + 1, _word_start(text, end - int(size * OVERLAP), end))
 
 
-def search(asked: Search) -> Found:
+def search(asked: PassageSearch) -> FoundPassages:
     """The passages that BM25 ranks first for the words of the question, as many as there is room for. Where none has
     any of the words: the beginning, and others at equal distances."""
     places = split(asked.text)
@@ -51,12 +51,12 @@ def search(asked: Search) -> Found:
             break
         chosen.add(number)
         room -= end - start
-    passages, past = list[Passage](), 0
+    passages, past = list[DocumentPassage](), 0
     for number in sorted(chosen):
         start, end = max(places[number][0], past), places[number][1]
-        passages.append(Passage(len(passages) + 1, start, end))
+        passages.append(DocumentPassage(len(passages) + 1, start, end))
         past = end
-    return Found(passages, len(places), bool(ranked))
+    return FoundPassages(passages, len(places), bool(ranked))
 
 
 def _ranked(text: str, places: Sequence[tuple[int, int]], question: str) -> list[int]:

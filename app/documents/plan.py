@@ -21,7 +21,7 @@ UNKNOWN_CONTEXT = 32_768
 """Tokens that another server's model is taken to read, which says nothing of that."""
 
 
-class Plan(NamedTuple):
+class DocumentPlan(NamedTuple):
     """``whole``: for each document whether it is sent whole. ``passages``: tokens for those of each that is not.
     ``tokens``: of all that is sent of the documents."""
 
@@ -30,11 +30,11 @@ class Plan(NamedTuple):
     tokens: int
 
 
-def planned(context: int, base: int, tokens: Sequence[int]) -> Plan:
+def planned(context: int, base: int, tokens: Sequence[int]) -> DocumentPlan:
     """``base``: tokens of the prompt without the documents; ``tokens``: of each document."""
     room = max(0, context - base - answer_room(context))
     if sum(tokens) <= room:
-        return Plan((True,) * len(tokens), 0, sum(tokens))
+        return DocumentPlan((True,) * len(tokens), 0, sum(tokens))
     kept = min(LEAST_PASSAGES, room // 2)
     whole, left = [False] * len(tokens), room - kept
     for place in sorted(range(len(tokens)), key=lambda place: tokens[place]):
@@ -45,7 +45,7 @@ def planned(context: int, base: int, tokens: Sequence[int]) -> Plan:
     others = whole.count(False)
     each = int(PASSAGE_SLACK * min(MOST_PASSAGES, left + kept)) // max(1, others)
     sent = sum(count for count, all_ in zip(tokens, whole, strict=True) if all_)
-    return Plan(tuple(whole), each, sent + each * others)
+    return DocumentPlan(tuple(whole), each, sent + each * others)
 
 
 def answer_room(context: int) -> int:

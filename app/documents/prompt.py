@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.documents.records import Document, MessageDocument, Passage
+from app.documents.records import Document, DocumentPassage, MessageDocument
 
 WHOLE = '<document name="{name}">\n{text}\n</document>\n\n'
 PART = '<passages of="{name}">\n{text}\n</passages>\n\n'
@@ -32,6 +32,6 @@ def framed(each: MessageDocument) -> str:
     return PART.format(name=name, text=text)
 
 
-def quoted(document: Document, passage: Passage) -> str:
+def quoted(document: Document, passage: DocumentPassage) -> str:
     """A passage below its number and its place."""
     return f"[{passage.number}] {document.place(passage.start)}\n{document.text[passage.start : passage.end].strip()}"

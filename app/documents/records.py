@@ -46,7 +46,7 @@ class Document(NamedTuple):
         return f"line {self.text.count(chr(10), 0, offset) + 1}"
 
 
-class Passage(msgspec.Struct, frozen=True, array_like=True):
+class DocumentPassage(msgspec.Struct, frozen=True, array_like=True):
     """The characters [start, end) of a document; ``number`` is what an answer calls it by."""
 
     number: int
@@ -57,7 +57,7 @@ class Passage(msgspec.Struct, frozen=True, array_like=True):
 class DocumentUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """What of a document is sent with its message."""
 
-    passages: list[Passage] | None = None
+    passages: list[DocumentPassage] | None = None
     """Passages that were searched out; None: the whole text."""
     of: int = 0
     """Number of passages that there are."""
@@ -83,7 +83,7 @@ class ReadText(msgspec.Struct, frozen=True):
     facts: DocumentFacts
 
 
-class Search(msgspec.Struct, frozen=True):
+class PassageSearch(msgspec.Struct, frozen=True):
     """What the process that searches passages is asked: the best for ``question``, ``chars`` in all at most."""
 
     text: str
@@ -91,11 +91,11 @@ class Search(msgspec.Struct, frozen=True):
     chars: int
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundPassages(msgspec.Struct, frozen=True):
     """``passages`` in the order of the text, numbered from 1; ``of`` how many there are; ``matched`` False where no
     word of the question stands in any."""
 
-    passages: list[Passage]
+    passages: list[DocumentPassage]
     of: int
     matched: bool
 

@@ -44,7 +44,7 @@ class ChatListRow(NamedTuple):
         return self.folder is not None or self.archive
 
 
-class Target(NamedTuple):
+class DropTarget(NamedTuple):
     """A place in the list where a chat can be dropped; ``folder`` is the id of one, "" for no folder."""
 
     kind: Literal["list", "pinned", "archive"]
@@ -154,20 +154,20 @@ class ChatListModel(QAbstractListModel):
                 return self.index(number)
         return QModelIndex()
 
-    def target(self, index: Index) -> Target | None:
+    def target(self, index: Index) -> DropTarget | None:
         """Where a chat goes that is dropped on this row; None where it cannot be dropped."""
         if not index.isValid():
-            return Target("list")
+            return DropTarget("list")
         row = self.row(index)
         if row.folder is not None:
-            return Target("list", row.folder.id)
+            return DropTarget("list", row.folder.id)
         if row.archive or (row.chat is not None and row.chat.archived):
-            return Target("archive")
+            return DropTarget("archive")
         if row.text == PINNED or (row.chat is not None and row.chat.pinned):
-            return Target("pinned")
+            return DropTarget("pinned")
         if row.chat is not None:
-            return Target("list", row.chat.folder if row.inside else "")
-        return Target("list") if row.text != FOLDERS else None
+            return DropTarget("list", row.chat.folder if row.inside else "")
+        return DropTarget("list") if row.text != FOLDERS else None
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:
         return 0 if parent.isValid() else len(self._rows)

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.history import search
-from app.history.chat_list import ChatListModel, Target
+from app.history.chat_list import ChatListModel, DropTarget
 from app.history.duplicate import duplicate
 from app.history.export import file_name
 from app.history.list_view import ChatListView
@@ -189,7 +189,7 @@ class Sidebar(QWidget):
         kept = {0: "", 1: " Its chat is still in the list."}.get(len(inside), " Its chats are still in the list.")
         self._offer_undo(f"Deleted the folder “{_short(folder.name)}”.{kept}", undo)
 
-    def place(self, chat_id: str, target: Target) -> None:
+    def place(self, chat_id: str, target: DropTarget) -> None:
         """Move a chat to another place of the list: to the pinned ones, to a folder or out of it, to the archive."""
         chat = self._listed(chat_id)
         if chat is None:
@@ -439,15 +439,15 @@ class Sidebar(QWidget):
         menu = QMenu(self)
         menu.addAction("Rename\tF2", lambda: self.rename(chat.id))
         menu.addAction("Duplicate", lambda: self.duplicate(chat.id))
-        pinned = Target("list", chat.folder) if chat.pinned else Target("pinned")
+        pinned = DropTarget("list", chat.folder) if chat.pinned else DropTarget("pinned")
         menu.addAction("Unpin" if chat.pinned else "Pin", lambda: self.place(chat.id, pinned))
         folders = menu.addMenu("Move to folder")
         for folder in self._history.folders():
             action = folders.addAction(menu_text(folder.name))
             named(action, checkable=True, checked=chat.folder == folder.id)
-            action.triggered.connect(lambda _=False, key=folder.id: self.place(chat.id, Target("list", key)))
+            action.triggered.connect(lambda _=False, key=folder.id: self.place(chat.id, DropTarget("list", key)))
         if chat.folder:
-            folders.addAction("No folder", lambda: self.place(chat.id, Target("list")))
+            folders.addAction("No folder", lambda: self.place(chat.id, DropTarget("list")))
         folders.addAction("New folder…", lambda: self.new_folder(chat.id))
         menu.addAction("Tags…", lambda: self.ask_tags(chat.id))
         menu.addAction("Unarchive" if chat.archived else "Archive", lambda: self.archive(chat.id, not chat.archived))

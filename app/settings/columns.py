@@ -18,7 +18,7 @@ TWO_PX = 980
 GAP_PX = 48
 
 
-class Columns(QWidget):
+class SettingColumns(QWidget):
     """``left`` and ``right`` hold parts from top to bottom; in one column the right ones come after the left ones."""
 
     def __init__(self, theme: Theme) -> None:

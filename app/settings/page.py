@@ -22,8 +22,8 @@ from PySide6.QtWidgets import (
 
 from app.gpu.section import PackSection
 from app.settings.appearance import SIZES
-from app.settings.columns import COLUMN_PX, GAP_PX, Columns
-from app.settings.rows import DEFAULTS, Section, SettingRow, has
+from app.settings.columns import COLUMN_PX, GAP_PX, SettingColumns
+from app.settings.rows import DEFAULTS, SettingRow, SettingSection, has
 from app.settings.store import SettingsStore, UserSettings
 from app.theme.numbers import Fraction, WholeNumber
 from app.theme.question import ask
@@ -62,8 +62,8 @@ class SettingsPage(FocusFirst):
         self._store = store
         self._theme = theme
         named(self, surface="bg")
-        self._sections: list[Section] = []
-        self._columns = Columns(theme)
+        self._sections: list[SettingSection] = []
+        self._columns = SettingColumns(theme)
         self._lay_out()
         self._appearance()
         self._chats()
@@ -283,7 +283,7 @@ class SettingsPage(FocusFirst):
 
     def _section(self, title: str, right: bool = False) -> None:
         """Begin a section; in a wide window it may stand at the right."""
-        self._sections.append(Section(title))
+        self._sections.append(SettingSection(title))
         self._columns.add(self._sections[-1], right)
 
     def _row(

@@ -76,7 +76,7 @@ class SettingRow(QWidget):
         return found
 
 
-class Section(QWidget):
+class SettingSection(QWidget):
     """A heading and what stands below it; hidden where a search leaves nothing of it."""
 
     def __init__(self, title: str) -> None:

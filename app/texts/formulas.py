@@ -85,14 +85,14 @@ class Drawing(NamedTuple):
     descent: float
 
 
-class Refusal(NamedTuple):
+class FormulaRefusal(NamedTuple):
     """A formula that is shown as its source."""
 
     reason: str
     """One sentence."""
 
 
-Result = Drawing | Refusal
+Result = Drawing | FormulaRefusal
 _known: OrderedDict[str, Result] = OrderedDict()
 
 
@@ -152,8 +152,8 @@ def _draw(latex: str, displayed: bool) -> Result:
         return _refuse(_WRONG.get(type(error).__name__, "it is not LaTeX that Kvasir can draw"))
 
 
-def _refuse(why: str) -> Refusal:
-    return Refusal(f"This formula is shown as its source: {why}.")
+def _refuse(why: str) -> FormulaRefusal:
+    return FormulaRefusal(f"This formula is shown as its source: {why}.")
 
 
 def _unfit(latex: str) -> str:
@@ -214,7 +214,7 @@ def _library() -> ModuleType:
     def stretches(element: ElementTree.Element) -> bool:
         return element.get("stretchy", "false") != "false" or (element.text or "").strip() in stretching
 
-    class Row(Mrow, tag="mrow"):
+    class FormulaRow(Mrow, tag="mrow"):
         def _get_height_nostretch(self, line: list[ElementTree.Element], **kwargs: Any) -> tuple[float, float]:
             if not any(stretches(part) for child in line for part in child.iter()):
                 return 0.0, 0.0  # nothing here asks how high the row is

@@ -9,7 +9,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from app.documents.records import Document, DocumentFacts, DocumentUse, MessageDocument, Passage
+from app.documents.records import Document, DocumentFacts, DocumentPassage, DocumentUse, MessageDocument
 from app.history.records import AnswerStats, Chat, Folder, ListedChat, OmittedContext, StoredMessage, TextSpan
 from engine.protocol import RemoteModel, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
@@ -434,7 +434,7 @@ _MESSAGES = (
             documents=(
                 MessageDocument(
                     Document("a.pdf", "One.Two.", DocumentFacts("PDF", 9, 2, starts=[0, 4]), "f00"),
-                    DocumentUse([Passage(1, 4, 8)], 2, 40),
+                    DocumentUse([DocumentPassage(1, 4, 8)], 2, 40),
                 ),
                 MessageDocument(Document("b.pdf", "One.Two.", DocumentFacts("PDF", 9, 2, starts=[0, 4]), "f00")),
             ),

@@ -21,11 +21,11 @@ from app.documents.reading import read
 from app.documents.records import (
     MOST_CHARS,
     DocumentFacts,
+    DocumentPassage,
     DocumentUse,
     MessageDocument,
-    Passage,
+    PassageSearch,
     ReadText,
-    Search,
     document,
     of_text,
 )
@@ -256,7 +256,7 @@ MANUAL = "\n\n".join(f"Chapter {at}. {'Nothing of note happens here. ' * 30}" fo
 )
 def test_the_passage_that_has_the_words_is_found(hidden: str, question: str) -> None:
     text = MANUAL.replace("Chapter 25.", f"Chapter 25. {hidden}")
-    found = search(Search(text, question, 900))
+    found = search(PassageSearch(text, question, 900))
     assert found.matched
     assert found.of == len(split(text))
     assert hidden in text[found.passages[0].start : found.passages[0].end]
@@ -264,13 +264,13 @@ def test_the_passage_that_has_the_words_is_found(hidden: str, question: str) -> 
 
 
 def test_without_a_common_word_the_passages_are_from_all_over() -> None:
-    found = search(Search(MANUAL, "xyzzy?", 4000))
+    found = search(PassageSearch(MANUAL, "xyzzy?", 4000))
     assert not found.matched
     assert found.passages[0].start == 0
     assert found.passages[-1].start > len(MANUAL) // 2
     assert [each.number for each in found.passages] == list(range(1, len(found.passages) + 1))
-    assert search(Search(MANUAL, "", 2000)).passages
-    assert search(Search("short", "?!", 2000)).passages == [Passage(1, 0, 5)]
+    assert search(PassageSearch(MANUAL, "", 2000)).passages
+    assert search(PassageSearch("short", "?!", 2000)).passages == [DocumentPassage(1, 0, 5)]
 
 
 @examples(200)
@@ -291,7 +291,7 @@ def test_a_document_stands_before_the_question_in_one_frame() -> None:
     whole = MessageDocument(of_text('a "b".txt', "Text."), DocumentUse())
     assert with_documents("Why?", [whole]) == "<document name=\"a 'b'.txt\">\nText.\n</document>\n\nWhy?"
     paged = document("c.pdf", "One. Two. Three.", DocumentFacts("PDF", 9, 3, starts=[0, 5, 10]))
-    parts = DocumentUse([Passage(1, 0, 5), Passage(2, 10, 16)], 3)
+    parts = DocumentUse([DocumentPassage(1, 0, 5), DocumentPassage(2, 10, 16)], 3)
     said = with_documents("Why?", [whole, MessageDocument(paged, parts)])
     assert '<passages of="c.pdf">\n[1] page 1\nOne.\n\n[2] page 3\nThree.\n</passages>\n\n' in said
     assert said.endswith("such as [1].\n\nWhy?")

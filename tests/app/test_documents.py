@@ -22,9 +22,9 @@ from app.documents.records import (
     MOST,
     Document,
     DocumentFacts,
+    DocumentPassage,
     DocumentUse,
     MessageDocument,
-    Passage,
     document,
     of_text,
 )
@@ -464,7 +464,7 @@ def test_the_history_has_each_text_once_and_lets_it_go_with_its_last_message(qtb
     parts = (MessageDocument(paged()), MessageDocument(paged("b.pdf")))
     asked_one = one.ask("First", documents=parts)
     asked_two = two.ask("Second", documents=parts[:1])
-    one.set_uses(asked_one.id, (parts[0]._replace(use=DocumentUse([Passage(1, 0, 4)], 2, 7)), parts[1]))
+    one.set_uses(asked_one.id, (parts[0]._replace(use=DocumentUse([DocumentPassage(1, 0, 4)], 2, 7)), parts[1]))
     count = "SELECT count(*) FROM documents"
     assert history._read(count) == [(1,)]
     history.close()
@@ -493,7 +493,7 @@ def test_a_damaged_row_costs_itself_alone(history: HistoryStore) -> None:
 
 def test_an_exported_chat_names_its_documents(history: HistoryStore) -> None:
     talk = Conversation(history)
-    use = DocumentUse([Passage(1, 0, 4)], 12)
+    use = DocumentUse([DocumentPassage(1, 0, 4)], 12)
     talk.ask("Look", documents=(MessageDocument(paged("a_*.pdf")), MessageDocument(paged(), use)))
     exported = to_markdown(talk.chat, talk.path)
     assert "*Document: a\\_\\*.pdf (PDF, 2 pages)*\n" in exported
@@ -519,7 +519,7 @@ def test_what_the_cache_saved(cached: list[int], words: str) -> None:
 
     answers = [answered(tokens) for tokens in cached]
     assert came_from_cache(DocumentUse(tokens=500, before=100), answers) == words
-    assert came_from_cache(DocumentUse([Passage(1, 0, 9)], 3, 500, 100), answers) == ""
+    assert came_from_cache(DocumentUse([DocumentPassage(1, 0, 9)], 3, 500, 100), answers) == ""
     assert came_from_cache(None, answers) == ""
 
 

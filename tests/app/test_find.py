@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QTextEdit
 from app.chat.find.matches import Count, Matches, Texts, finder, shown
 from app.chat.page import ChatPage
 from app.chat.transcript.message import MessageView
-from app.chat.transcript.text.found import Place
+from app.chat.transcript.text.found import MatchPlace
 from app.history.records import AnswerStats, Chat, StoredMessage
 from app.link.link import EngineLink
 from app.theme.theme import Theme
@@ -248,7 +248,7 @@ def test_a_chat_of_2000_messages_is_looked_through_without_a_long_stop(qtbot, ma
     assert len(page.finding._texts._shown) == 1000
     page.finding.bar.field.selectAll()
     assert find(qtbot, page, "Answer 1999 of") == "1 of 4"
-    assert page.finding._current.place == Place(False, 0)
+    assert page.finding._current.place == MatchPlace(False, 0)
 
 
 def test_the_keys_of_the_window(qtbot, make_program) -> None:

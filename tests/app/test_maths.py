@@ -15,7 +15,7 @@ from app.chat.transcript.text.formula_object import sources
 from app.chat.transcript.transcript import Transcript
 from app.history.records import StoredMessage
 from app.texts import formulas
-from app.texts.formulas import DEEPEST, LONGEST, Drawing, Refusal, draw
+from app.texts.formulas import DEEPEST, LONGEST, Drawing, FormulaRefusal, draw
 from app.texts.markdown import OBJECT, MarkdownBlock, align, to_html
 from app.theme.sheet import apply
 from app.theme.theme import Theme
@@ -72,7 +72,7 @@ def test_what_models_write_is_drawn(latex: str) -> None:
     ],
 )
 def test_what_cannot_be_drawn_says_why(source: str, reason: str) -> None:
-    assert draw(source) == Refusal(f"This formula is shown as its source: {reason}.")
+    assert draw(source) == FormulaRefusal(f"This formula is shown as its source: {reason}.")
 
 
 def test_nesting_costs_no_more_than_its_depth_squared(monkeypatch) -> None:
@@ -253,7 +253,7 @@ def test_hostile_formulas_leave_the_text_as_it_is(text: str) -> None:
 
     html = to_html(text, count)
     assert len(drawn) in (0, 1, 2_000)
-    assert all(isinstance(draw(source), Refusal) for source in set(drawn) - {"$a$"})
+    assert all(isinstance(draw(source), FormulaRefusal) for source in set(drawn) - {"$a$"})
     assert html.count("F") == len(drawn)
 
 

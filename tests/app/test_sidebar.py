@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QPushButton
 
-from app.history.chat_list import Target
+from app.history.chat_list import DropTarget
 from app.history.records import AnswerStats, Chat, Folder, Repeat, StoredMessage
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
@@ -187,7 +187,7 @@ def test_archived_chats_leave_the_list_and_are_found(qtbot, sidebar: Sidebar) ->
     sidebar.search.clear()
     choose(chat_menu(sidebar, "c1"), "Unarchive")
     assert titles(sidebar) == ["Today", "Pages", "Yesterday", "Trondheim", "Earlier", "Regex"]
-    sidebar.place("c1", Target("archive"))
+    sidebar.place("c1", DropTarget("archive"))
     sidebar.undo()
     assert "Archived" not in titles(sidebar)
 

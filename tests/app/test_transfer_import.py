@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtWidgets import QFileDialog, QPushButton
 
-from app.documents.records import DocumentUse, MessageDocument, Passage, of_text
+from app.documents.records import DocumentPassage, DocumentUse, MessageDocument, of_text
 from app.history.records import AnswerStats, Chat, Folder, Repeat, StoredMessage, TextSpan
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
@@ -321,7 +321,7 @@ def test_own_files_come_back_whole(qtbot, sidebar: Sidebar, history: HistoryStor
             created=7.0,
             pictures=(b"one", b"two"),
             documents=(
-                MessageDocument(of_text("a.txt", "One. Two."), DocumentUse([Passage(1, 0, 4)], 2, 9)),
+                MessageDocument(of_text("a.txt", "One. Two."), DocumentUse([DocumentPassage(1, 0, 4)], 2, 9)),
                 MessageDocument(of_text("b.txt", "Three.")),
             ),
         ),

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QTextEdit, QWidget
 from app.chat.find.bar import FindBar
 from app.chat.find.matches import Count, Matches, Texts, finder
 from app.chat.session.session import ChatSession
-from app.chat.transcript.text.found import Find, Match
+from app.chat.transcript.text.found import Find, TextMatch
 from app.chat.transcript.transcript import Transcript
 from app.history.records import StoredMessage
 from app.theme.theme import Theme
@@ -47,7 +47,7 @@ class FindInChat(QObject):
         self._left: list[StoredMessage] = []
         """Messages that are still to be looked through, the next one last."""
         self._matches = Matches([])
-        self._current: Match | None = None
+        self._current: TextMatch | None = None
         self._from = ""
         """The message from which on the first match is wanted, "" for none."""
         self._before: QWidget | None = None
@@ -164,7 +164,7 @@ class FindInChat(QObject):
             self._counts[message.id] = count
             if count.total and self._from and self._current is None:
                 self._from = ""
-                self._current = Match(message.id, count.place(0))
+                self._current = TextMatch(message.id, count.place(0))
                 self._transcript.show_match(self._current)
         if self._left:
             self._slice.start()
@@ -189,7 +189,7 @@ class FindInChat(QObject):
             self._current = None
         self.bar.show_count(number, len(self._matches), whole=True)
 
-    def _show(self, match: Match) -> None:
+    def _show(self, match: TextMatch) -> None:
         self._current = match
         self._transcript.show_match(match)
         self._tell()

@@ -12,7 +12,7 @@ from html import unescape
 from itertools import accumulate
 from typing import NamedTuple
 
-from app.chat.transcript.text.found import Find, Match, Place
+from app.chat.transcript.text.found import Find, MatchPlace, TextMatch
 from app.history.records import StoredMessage
 from app.history.search import folded
 from app.texts.markdown import to_html
@@ -35,12 +35,12 @@ class Count(NamedTuple):
     def total(self) -> int:
         return self.thinking + self.content
 
-    def place(self, ordinal: int) -> Place:
+    def place(self, ordinal: int) -> MatchPlace:
         """The place of a match of the message, counted from 0; one beyond the last is the last."""
         ordinal = min(ordinal, self.total - 1)
-        return Place(True, ordinal) if ordinal < self.thinking else Place(False, ordinal - self.thinking)
+        return MatchPlace(True, ordinal) if ordinal < self.thinking else MatchPlace(False, ordinal - self.thinking)
 
-    def ordinal(self, place: Place) -> int:
+    def ordinal(self, place: MatchPlace) -> int:
         return min(place.ordinal + (0 if place.thinking else self.thinking), self.total - 1)
 
 
@@ -118,17 +118,17 @@ class Matches:
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __iter__(self) -> Iterator[Match]:
+    def __iter__(self) -> Iterator[TextMatch]:
         return map(self.match, range(len(self)))
 
-    def match(self, number: int) -> Match:
+    def match(self, number: int) -> TextMatch:
         """The match of that number from 0; beyond the ends it goes on at the other."""
         number %= len(self)
         index = bisect_right(self._ends, number)
         id, count = self._counted[index]
-        return Match(id, count.place(number - (self._ends[index] - count.total)))
+        return TextMatch(id, count.place(number - (self._ends[index] - count.total)))
 
-    def number(self, match: Match) -> int:
+    def number(self, match: TextMatch) -> int:
         """The number of a match, -1 if its message has none any more."""
         for (id, count), end in zip(self._counted, self._ends, strict=True):
             if id == match.message:

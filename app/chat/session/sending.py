@@ -11,7 +11,7 @@ from app.chat.news import News
 from app.chat.session.continuing import elsewhere
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar
 from app.chat.session.session import ChatSession
-from app.chat.side_by_side.columns import Column
+from app.chat.side_by_side.columns import AnswerColumn
 from app.chat.welcome import CHOOSE
 from app.documents.records import MessageDocument
 from app.history.records import Draft
@@ -98,7 +98,7 @@ class Sending(QObject):
         else:
             self.guard(lambda: self._send(self._typed(text), not self.reason), lambda: self._hold(self._typed(text)))
 
-    def send_several(self, columns: Sequence[Column]) -> None:
+    def send_several(self, columns: Sequence[AnswerColumn]) -> None:
         """Append the person's message and ask for an answer to it in each column."""
         text = self._composer.text.strip("\n")
         if self._fits(text) and (draft := self._take()) is not None:

@@ -12,7 +12,7 @@ from app.chat.session.conversation import Conversation
 from app.chat.session.settling import Settling, came_from_cache, first_undecided
 from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
-from app.chat.side_by_side.columns import Column, standing
+from app.chat.side_by_side.columns import AnswerColumn, standing
 from app.chat.thinking_switch import allowed
 from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
@@ -200,7 +200,7 @@ class ChatSession(QObject):
     def ask_several(
         self,
         text: str,
-        columns: Sequence[Column],
+        columns: Sequence[AnswerColumn],
         instead_of: str = "",
         pictures: tuple[bytes, ...] = (),
         documents: tuple[MessageDocument, ...] = (),
@@ -208,7 +208,7 @@ class ChatSession(QObject):
         """Append the person's message as :meth:`send` does, and ask for an answer to it in each column."""
         self.answer_several(self._append(text, instead_of, pictures, documents), columns)
 
-    def answer_several(self, parent: str, columns: Sequence[Column]) -> None:
+    def answer_several(self, parent: str, columns: Sequence[AnswerColumn]) -> None:
         """Ask for one answer to ``parent`` in each column; all are begun at once, and stand side by side."""
         self._queue.pop(self.chat_id, "")
         group = new_id()
@@ -224,7 +224,7 @@ class ChatSession(QObject):
             self._settle_column(message, None)
             sampling = msgspec.structs.replace(stats.sampling, seed=None)
             self._ask_column(
-                message.parent, Column(stats.beside.heading, sampling, stats.system, stats.remote), stats.beside
+                message.parent, AnswerColumn(stats.beside.heading, sampling, stats.system, stats.remote), stats.beside
             )
         self._show_columns()
 
@@ -399,7 +399,7 @@ class ChatSession(QObject):
         overflow: Overflow,
         servers: Sequence[str],
         original: StoredMessage | None = None,
-        column: Column | None = None,
+        column: AnswerColumn | None = None,
         beside: Beside | None = None,
     ) -> None:
         """``original`` is the answer that the new one repeats exactly; ``column`` what it is asked with ``beside``
@@ -435,7 +435,7 @@ class ChatSession(QObject):
             self.talk.tree.put(message)
             self.changed.emit()
 
-    def _ask_column(self, parent: str, column: Column, beside: Beside) -> None:
+    def _ask_column(self, parent: str, column: AnswerColumn, beside: Beside) -> None:
         """No tools: an answer with calls would go on below itself, and not in its column."""
         chat = self.talk.chat
         self._ask(self.talk, parent, column.sampling, chat.thinking, chat.overflow, (), None, column, beside)

@@ -12,8 +12,8 @@ from app.chat.session.conversation import Conversation
 from app.chat.session.tokens import DocumentTokens
 from app.command import End, LineCommand
 from app.documents import child
-from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, Plan, estimated, planned
-from app.documents.records import Document, DocumentUse, Found, MessageDocument, Passage, Search
+from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, DocumentPlan, estimated, planned
+from app.documents.records import Document, DocumentPassage, DocumentUse, FoundPassages, MessageDocument, PassageSearch
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -57,7 +57,7 @@ class Settling(QObject):
         earlier messages make room, and of the question alone."""
         self._base = self._kept = self._question = ""
         self._uses: list[DocumentUse] = []
-        self._plan: Plan | None = None
+        self._plan: DocumentPlan | None = None
         self._run: LineCommand | None = None
         self._then: Callable[[], object] = lambda: None
         self._over = False
@@ -155,7 +155,7 @@ class Settling(QObject):
     def _decide(self, context: int, base: int, before: int, counts: Sequence[int]) -> None:
         self._plan = planned(context, base, counts)
         for count, whole in zip(counts, self._plan.whole, strict=True):
-            passages = None if whole else list[Passage]()
+            passages = None if whole else list[DocumentPassage]()
             self._uses.append(DocumentUse(passages, tokens=count, before=before))
             before += count if whole else self._plan.passages
         self._search(0)
@@ -175,14 +175,19 @@ class Settling(QObject):
             return
         self.told.emit(f"searching {document.name}")
         chars = max(1, self._plan.passages * len(document.text) // max(1, use.tokens))
-        given = msgspec.json.encode(Search(document.text, self._message.content, chars))
-        found: list[Found] = []
+        given = msgspec.json.encode(PassageSearch(document.text, self._message.content, chars))
+        found: list[FoundPassages] = []
         run = self._run = LineCommand(
-            child.command(), ["search"], lambda line: msgspec.json.decode(line, type=Found), "The search", self, given
+            child.command(),
+            ["search"],
+            lambda line: msgspec.json.decode(line, type=FoundPassages),
+            "The search",
+            self,
+            given,
         )
         run.heard(found.append, lambda end: self._take(place, chars, found, end))
 
-    def _take(self, place: int, chars: int, found: list[Found], end: End) -> None:
+    def _take(self, place: int, chars: int, found: list[FoundPassages], end: End) -> None:
         self._run = None
         if self._over:
             return
@@ -191,7 +196,7 @@ class Settling(QObject):
             passages, of = found[0].passages, found[0].of
             note = "" if found[0].matched else SPREAD
         else:
-            passages, of, note = [Passage(1, 0, min(chars, len(text)))], 0, FAILED.format(reason=end.sentence)
+            passages, of, note = [DocumentPassage(1, 0, min(chars, len(text)))], 0, FAILED.format(reason=end.sentence)
         before = sum(len(use.passages or ()) for use in self._uses[:place])
         passages = [msgspec.structs.replace(each, number=each.number + before) for each in passages]
         self._uses[place] = msgspec.structs.replace(self._uses[place], passages=passages, of=of, note=note)

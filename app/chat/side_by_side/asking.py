@@ -13,7 +13,7 @@ from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
 from app.chat.settings.chat_settings import ChatSettings
 from app.chat.side_by_side.chooser import SeveralDialog
-from app.chat.side_by_side.columns import Column, Offer, offered
+from app.chat.side_by_side.columns import AnswerColumn, Offer, offered
 from app.link.link import EngineLink
 from app.models.state.remotes import RemoteServers
 from app.theme.theme import Theme
@@ -117,7 +117,7 @@ class AskingSeveral(QObject):
         chat, known = self._session.talk.chat.id, self.refusal
         self._sending.say_while(refusal, lambda: (self._session.talk.chat.id, self.refusal) == (chat, known))
 
-    def _begin(self, columns: Sequence[Column]) -> None:
+    def _begin(self, columns: Sequence[AnswerColumn]) -> None:
         self._composer.setFocus()
         if self._composer.something:
             self._sending.send_several(columns)

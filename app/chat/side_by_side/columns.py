@@ -18,7 +18,7 @@ TEMPERATURES = (0.0, 0.3, 0.7, 1.0, 1.3)
 _TEMPERATURE, _PRESET, _REMOTE = "temperature", "preset", "remote"
 
 
-class Column(NamedTuple):
+class AnswerColumn(NamedTuple):
     """What one answer is asked with; the rest is as the chat has it. ``system`` None: the chat's system prompt."""
 
     heading: str
@@ -31,7 +31,7 @@ class Offer(NamedTuple):
     """Columns by their keys, under a heading."""
 
     heading: str
-    columns: dict[str, Column]
+    columns: dict[str, AnswerColumn]
 
 
 def offered(
@@ -40,23 +40,23 @@ def offered(
     """Everything that a column can be. ``model`` is the name of this computer's, "" for none."""
     sampling, remote = chat.sampling, chat.remote
     own = {
-        CHAT: Column("This chat's settings", sampling, remote=remote),
-        SEED: Column("Another seed", msgspec.structs.replace(sampling, seed=None), remote=remote),
+        CHAT: AnswerColumn("This chat's settings", sampling, remote=remote),
+        SEED: AnswerColumn("Another seed", msgspec.structs.replace(sampling, seed=None), remote=remote),
     }
     if remote is not None and model:
-        own[HERE] = Column(f"{model} on this computer", sampling)
+        own[HERE] = AnswerColumn(f"{model} on this computer", sampling)
     warm = {
-        f"{_TEMPERATURE}:{value:g}": Column(
+        f"{_TEMPERATURE}:{value:g}": AnswerColumn(
             f"Temperature {value:g}", msgspec.structs.replace(sampling, temperature=value), remote=remote
         )
         for value in TEMPERATURES
     }
     kept = {
-        f"{_PRESET}:{name}": Column(name, preset.sampling, preset.system, remote)
+        f"{_PRESET}:{name}": AnswerColumn(name, preset.sampling, preset.system, remote)
         for name, preset in sorted(presets.items(), key=lambda item: item[0].casefold())
     }
     far = {
-        f"{_REMOTE}:{each.server}:{each.model}": Column(f"{each.model} on {each.server}", sampling, remote=each)
+        f"{_REMOTE}:{each.server}:{each.model}": AnswerColumn(f"{each.model} on {each.server}", sampling, remote=each)
         for models in remotes.values()
         for each in models
         if each != remote

@@ -73,7 +73,7 @@ class ColumnFrame(QFrame):
         QGuiApplication.clipboard().setText(self._message.content)
 
 
-class Columns(QObject):
+class AnswerFrames(QObject):
     """Frames of the answers that stand side by side now, in ``page``. ``acted`` as that of the transcript."""
 
     acted = Signal(str, str)

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
-from app.documents.records import Document, MessageDocument, Passage, counted, size_of
+from app.documents.records import Document, DocumentPassage, MessageDocument, counted, size_of
 from app.theme.theme import Theme
 from app.theme.widgets import caption, say
 
@@ -110,7 +110,7 @@ class DocumentBlock(Folded):
 class PassageBlock(Folded):
     """A passage under its number."""
 
-    def __init__(self, document: Document, passage: Passage, theme: Theme, parent: QWidget) -> None:
+    def __init__(self, document: Document, passage: DocumentPassage, theme: Theme, parent: QWidget) -> None:
         super().__init__("passage", "Show or hide this passage", f"Passage {passage.number}", theme, parent)
         self._place_words = f"[{passage.number}] {document.place(passage.start)}"
         self._text = document.text[passage.start : passage.end].strip()

@@ -19,7 +19,7 @@ from app.chat.transcript.lesson import lesson
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
-from app.chat.transcript.text.found import Find, Place
+from app.chat.transcript.text.found import Find, MatchPlace
 from app.chat.transcript.text.table_block import TableBlock
 from app.chat.transcript.text.unfinished import steady
 from app.chat.transcript.thinking import ThinkingBlock
@@ -179,7 +179,7 @@ class MessageView(QWidget):
         self._waiting.setText(words)
         self._waiting.setVisible(bool(words) and not self._blocks)
 
-    def mark_found(self, find: Find | None, current: Place | None = None) -> int | None:
+    def mark_found(self, find: Find | None, current: MatchPlace | None = None) -> int | None:
         """Mark what ``find`` finds, nothing for None, and the match ``current`` more strongly.
 
         Returns how far below the top that one is, or the first where none is given, pixels; None where there is none.

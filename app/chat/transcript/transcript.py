@@ -13,12 +13,12 @@ from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 from app.chat.context.overflow import DimmedMessages, hidden
 from app.chat.session.answers import PartialAnswer
 from app.chat.session.tools import ShownCall
-from app.chat.side_by_side.frames import Columns
+from app.chat.side_by_side.frames import AnswerFrames
 from app.chat.transcript.items import TranscriptItem, estimate
 from app.chat.transcript.message import MessageView
 from app.chat.transcript.stats import writer
 from app.chat.transcript.text.blocks import LINE_PX
-from app.chat.transcript.text.found import Find, Match
+from app.chat.transcript.text.found import Find, TextMatch
 from app.chat.transcript.to_end import ToEnd
 from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
@@ -71,7 +71,7 @@ class Transcript(QScrollArea):
         """A message, and what to mark in it."""
         self._find: Find | None = None
         """Matches to mark in every message."""
-        self._current: Match | None = None
+        self._current: TextMatch | None = None
         """The match that is marked more strongly."""
         self._bar: QWidget | None = None
         self._pending: dict[str, Callable[[], PartialAnswer]] = {}
@@ -80,7 +80,7 @@ class Transcript(QScrollArea):
         named(self, "transcript", title="Conversation")
         self._page = named(QWidget(), "transcript-page")
         self.setWidget(self._page)
-        self._columns = Columns(theme, self._page)
+        self._columns = AnswerFrames(theme, self._page)
         self._columns.acted.connect(self.acted)
         self._line = UnseenLine(theme, self._page)
         self._hidden: DimmedMessages | None = None
@@ -180,7 +180,7 @@ class Transcript(QScrollArea):
         self._find, self._current = find, None
         self._mark_all()
 
-    def show_match(self, match: Match | None) -> None:
+    def show_match(self, match: TextMatch | None) -> None:
         """Mark this one of the matches more strongly, and scroll to it where it is out of sight; what is folded over it
         is unfolded."""
         before, self._current = self._current, match

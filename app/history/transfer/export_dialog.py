@@ -22,7 +22,7 @@ from app.history.records import ListedChat
 from app.history.store import HistoryStore
 from app.history.transfer.export_job import ExportJob
 from app.history.transfer.formats import FORMATS
-from app.history.transfer.places import FolderPlace, Place, ZipPlace
+from app.history.transfer.places import ExportPlace, FolderPlace, ZipPlace
 from app.theme.widgets import Segments, caption, fill, named, say
 
 ABOUT = {
@@ -78,7 +78,7 @@ class ExportDialog(QDialog):
     def start(self, path: Path) -> None:
         """Export to a zip at ``path``, or to a new folder in it."""
         name = f"Kvasir chats {time.strftime('%Y-%m-%d')}"
-        place: Place = ZipPlace(path) if self._place == "zip" else FolderPlace(path, name)
+        place: ExportPlace = ZipPlace(path) if self._place == "zip" else FolderPlace(path, name)
         job = self.job = ExportJob(self._history, self._chats, FORMATS[self._format], place, self)
         job.progressed.connect(self._on_progress)
         job.ended.connect(self._on_ended)

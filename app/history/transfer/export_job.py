@@ -14,7 +14,7 @@ from app.history.records import ListedChat
 from app.history.store import HistoryStore
 from app.history.transfer import chat_file
 from app.history.transfer.formats import Format
-from app.history.transfer.places import Place
+from app.history.transfer.places import ExportPlace
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ExportJob(QObject):
         history: HistoryStore,
         chats: Sequence[ListedChat],
         form: Format,
-        place: Place,
+        place: ExportPlace,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)

@@ -12,7 +12,7 @@ from typing import Protocol
 UNFINISHED = ".unfinished"
 
 
-class Place(Protocol):
+class ExportPlace(Protocol):
     """Takes files; every method may raise OSError, :meth:`give_up` none."""
 
     path: Path

@@ -17,18 +17,18 @@ Find = Callable[[str], list[tuple[int, int]]]
 """(start, end) of each match in a text, in order and apart."""
 
 
-class Place(NamedTuple):
+class MatchPlace(NamedTuple):
     """A match in a message: in its thinking or in its text, counted from 0 there."""
 
     thinking: bool
     ordinal: int
 
 
-class Match(NamedTuple):
+class TextMatch(NamedTuple):
     """A match in a chat, in the message of this id."""
 
     message: str
-    place: Place
+    place: MatchPlace
 
 
 def mark(view: QTextEdit, find: Find | None, theme: Theme, current: int = -1) -> int:
