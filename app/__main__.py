@@ -16,6 +16,9 @@ NO_DISPLAY = (
 
 def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
+    from app import language
+
+    language.choose(language.wanted(language.setting()))  # before modules that hold texts
     from app.documents import child
 
     if sys.argv[1:2] == [child.FLAG]:

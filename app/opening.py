@@ -12,10 +12,11 @@ from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtWidgets import QApplication
 
+from app.language import tr
 from app.notice import NoticeBar
 
 OPENING = "open"
-_WRONG = "wrong path"
+_WRONG = "wrong path"  # not shown
 
 
 def path_of(arguments: Sequence[str]) -> str:
@@ -45,18 +46,23 @@ def trouble(path: str) -> str:
                 file.suffix.lower() == ".gguf" for file in place.iterdir()
             ):
                 return ""
-            return f"{path} holds no model. Choose a folder with config.json in it, or a GGUF file."
+            return tr("{path} holds no model. Choose a folder with config.json in it, or a GGUF file.", path=path)
         if not place.exists():
-            return f"There is no {path}. Choose a GGUF file or the folder of a model with the model menu."
+            return tr("There is no {path}. Choose a GGUF file or the folder of a model with the model menu.", path=path)
         if not place.is_file():  # reading a pipe would wait for ever
-            return f"{path} is not a file. Choose a GGUF file or the folder of a model with the model menu."
+            return tr(
+                "{path} is not a file. Choose a GGUF file or the folder of a model with the model menu.", path=path
+            )
         with place.open("rb") as file:
             if place.suffix.lower() == ".gguf" or file.read(4) == b"GGUF":
                 return ""
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        return f"{path} cannot be read ({why}). Allow reading it, then open it again."
-    return f"{place.name} is not a GGUF file. Choose a .gguf file, or the folder of a model that has several files."
+        return tr("{path} cannot be read ({why}). Allow reading it, then open it again.", path=path, why=why)
+    return tr(
+        "{name} is not a GGUF file. Choose a .gguf file, or the folder of a model that has several files.",
+        name=place.name,
+    )
 
 
 class Application(QApplication):
@@ -90,7 +96,7 @@ class Opener(QObject):
         if sentence := trouble(path):
             notice.say(sentence, "bad", topic=_WRONG)
         else:
-            self.guard(f"Opening {Path(path).name}", "Open it now", lambda: self._begin(path))
+            self.guard(tr("Opening {name}", name=Path(path).name), tr("Open it now"), lambda: self._begin(path))
 
     def guard(self, what: str, title: str, act: Callable[[], object]) -> None:
         """Do ``act``; where that would end an answer or spoil a measurement, ask first."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QSocketNotifier, QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox
 
+from app import language, paths, version
 from app import log as log_file
-from app import paths, version
 from app.cache.view import CacheView
 from app.chat.page import ChatPage
 from app.gpu.packs import Packs
@@ -334,6 +334,7 @@ class WindowProgram:
         app.setApplicationName("Kvasir")
         app.setDesktopFileName("kvasir")
         app.setWindowIcon(app_icon())
+        language.install(app)
         try:
             single = SingleInstance(paths.data_dir())
             # Those that Qt has left of ours: on Windows its list begins with the interpreter's own.

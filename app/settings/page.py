@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gpu.section import PackSection
+from app.language import LANGUAGES, tr
 from app.settings.appearance import SIZES
 from app.settings.columns import COLUMN_PX, GAP_PX, SettingColumns
 from app.settings.rows import DEFAULTS, SettingRow, SettingSection, has
@@ -153,6 +154,10 @@ class SettingsPage(FocusFirst):
         switched(still, lambda on: self._set(reduced_motion=on))
         about = "Switches and panels change without sliding."
         self._row("Reduced motion", about, still, ("reduced_motion",))
+        spoken = Segments(tr("Language"), ["", *LANGUAGES], [tr("System"), *LANGUAGES.values()], "settings.language")
+        spoken.chosen.connect(lambda key: self._set(language=key))
+        about = tr("Of the window, from its next start on. Error messages of the engine and the help stay English.")
+        self._row(tr("Language"), about, spoken, ("language",))
         simple = Toggle(self._theme)
         switched(simple, lambda on: self._set(simple=on))
         about = "Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds."

@@ -83,6 +83,8 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     theme: Mode = "system"
     text_scale: Annotated[float, Meta(ge=0.8, le=2.0)] = 1.0
     reduced_motion: bool = False
+    language: Annotated[str, Meta(max_length=20)] = ""
+    """A key of app.language.LANGUAGES from the next start on; "": the computer's."""
     simple: bool = False
     """Only chats and models are shown, not what measures and explains."""
     memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None

@@ -267,7 +267,7 @@ def test_the_search_shows_the_rows_with_all_words_counts_and_marks_them(page, th
     assert f'background-color: {theme.tint("accent", 0.35)}">draft</span>' in name.text()
     assert [section.title for section in page._sections if section.isVisible()] == ["Engine"]
     page.field.setText("appearance")
-    found = ["Theme", "Text size", "Reduced motion", "Simple mode", "Keyboard shortcuts"]
+    found = ["Theme", "Text size", "Reduced motion", "Language", "Simple mode", "Keyboard shortcuts"]
     assert visible(page) == found, "the name of a section counts"
     page.field.setText("cuda")
     assert page.gpu.isVisible()

@@ -1,0 +1,143 @@
+"""The window's language: English as the source has it, or what Qt's translation files say in its place.
+
+A text is looked up when it is made, also one of a module: :func:`choose` comes before such modules are imported, and
+another language takes effect at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import string
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.files import decode_file
+from app.paths import assets_dir, config_dir
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QCoreApplication, QLocale, QTranslator
+
+log = logging.getLogger(__name__)
+
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+"""Code -> the language's name in itself."""
+VARIABLE = "KVASIR_LANGUAGE"
+"""Of the environment: the code that wins over the setting, and over the computer's language."""
+CONTEXT = "kvasir"
+"""Of all texts in Qt's translation files, since a text is the same wherever it is shown."""
+_MOST_BYTES = 16 << 20
+_SWAPPED = str.maketrans(",.", ".,")
+
+
+class _Sentences(string.Formatter):
+    """Formats as `str.format` does, with the decimals and groups of a language that swaps comma and point."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = str(super().format_field(value, format_spec))
+        return text.translate(_SWAPPED) if isinstance(value, int | float) else text
+
+
+class _Language:
+    """The one of this process."""
+
+    def __init__(self) -> None:
+        self.code = "en"
+        self.translator: QTranslator | None = None
+        self.sentences = string.Formatter()
+
+
+_language = _Language()
+
+
+def code() -> str:
+    """The language in force, a key of :data:`LANGUAGES`."""
+    return _language.code
+
+
+class _Setting(msgspec.Struct):
+    """What the settings file says of the language; the store of all settings is opened later."""
+
+    language: str = ""
+
+
+def setting() -> str:
+    """The language that the settings name; "" for none."""
+    kept = decode_file(config_dir() / "settings.json", _Setting, _MOST_BYTES)
+    return "" if kept is None else kept.language
+
+
+def wanted(setting: str) -> str:
+    """The language to speak: what the environment says, else the setting, else the computer's where it is one of ours,
+    else English."""
+    from PySide6.QtCore import QLocale  # a process that only speaks English needs no Qt
+
+    named = os.environ.get(VARIABLE) or setting
+    known = [name[:2] for name in ([named] if named else QLocale.system().uiLanguages())]
+    return next((name for name in known if name in LANGUAGES), "en")
+
+
+def choose(language: str) -> None:
+    """Speak a language from now on. One whose file cannot be read is logged, and English is spoken."""
+    _language.__init__()  # type: ignore[misc]
+    if language == "en":
+        return
+    from PySide6.QtCore import QTranslator
+
+    translator = QTranslator()
+    if not translator.load(str(assets_dir() / "languages" / f"{language}.qm")):
+        log.warning("the texts in %s could not be read", LANGUAGES.get(language, language))
+        return
+    _language.code, _language.translator, _language.sentences = language, translator, _Sentences()
+
+
+def tr(text: str, comment: str = "", /, **values: object) -> str:
+    """The text in the language in force, with the values in their places, as `str.format` puts them.
+
+    ``text`` and ``comment`` are written out where this is called. The comment tells equal texts of several meanings
+    apart ("Open" of a door and "Open" as a command).
+    """
+    if _language.translator is not None:
+        text = _language.translator.translate(CONTEXT, text, comment or None) or text
+    return _language.sentences.vformat(text, (), values) if values else text
+
+
+def plural(one: str, many: str, n: int, /, **values: object) -> str:
+    """The text for ``n`` things, as in ``plural("1 page", "{n:,} pages", 3)``."""
+    text = one if n == 1 else many
+    if _language.translator is not None:
+        text = _language.translator.translate(CONTEXT, many, None, n) or text
+    return _language.sentences.vformat(text, (), {"n": n, **values})
+
+
+def known(text: str) -> str:
+    """A text of the engine's (the title of a switch, say) in the language in force, where it has been translated."""
+    translator = _language.translator
+    return translator.translate(CONTEXT, text) or text if translator is not None and text else text
+
+
+def figure(value: float, spec: str = ",") -> str:
+    """A number alone, as the language writes it: "12,480" or "12.480"."""
+    return _language.sentences.format_field(value, spec)
+
+
+def locale() -> QLocale:
+    """Names of days and months, and the order of dates."""
+    from PySide6.QtCore import QLocale
+
+    return QLocale(_language.code) if _language.translator is not None else QLocale("en")
+
+
+def install(app: QCoreApplication) -> None:
+    """Let Qt's own buttons and fields speak the language, too."""
+    from PySide6.QtCore import QLibraryInfo, QLocale, QTranslator
+
+    if _language.translator is None:
+        return
+    QLocale.setDefault(QLocale(_language.code))
+    own = QTranslator(app)  # lives as long as the application
+    if not own.load(f"qtbase_{_language.code}", QLibraryInfo.path(QLibraryInfo.LibraryPath.TranslationsPath)):
+        log.warning("Qt's own texts in %s are missing", LANGUAGES[_language.code])
+        return
+    app.installTranslator(own)

@@ -1,0 +1,93 @@
+"""The window's texts in other languages than English: complete, of one mind, and with the values in their places."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from app import language
+from app.language import figure, plural, tr
+from app.opening import trouble
+from app.paths import assets_dir, config_dir
+from app.settings.store import SettingsStore
+
+_SCRIPT = assets_dir() / "languages" / "update.py"
+_spec = importlib.util.spec_from_file_location("update_languages", _SCRIPT)
+assert _spec is not None
+assert _spec.loader is not None
+update = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(update)
+
+
+@pytest.fixture
+def german() -> Iterator[None]:
+    language.choose("de")
+    yield
+    language.choose("en")
+
+
+def test_a_sentence_is_english_until_a_language_is_chosen(tmp_path: Path) -> None:
+    assert trouble(str(tmp_path / "none")).startswith("There is no ")
+    assert tr("{n:,} things", n=12_480) == "12,480 things"
+    assert (figure(0.25, ".2f"), language.code()) == ("0.25", "en")
+
+
+@pytest.mark.usefixtures("german")
+def test_a_sentence_and_its_figures_are_german(tmp_path: Path) -> None:
+    path = str(tmp_path / "none")
+    assert trouble(path).startswith(f"{path} gibt es nicht.")
+    assert tr("{n:,} of {share:.1%} in {name}", n=12_480, share=0.125, name="a,b.c") == "12.480 of 12,5% in a,b.c"
+    assert figure(1_234.5, ",.1f") == "1.234,5"
+    assert plural("{n} such thing", "{n:,} such things", 1) == "1 such thing", "a text that nobody has translated"
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting", "spoken"),
+    [("de_AT.UTF-8", "en", "de"), ("", "de", "de"), ("", "xx", "en"), ("fr", "de", "en")],
+)
+def test_the_environment_wins_over_the_setting(
+    variable: str, setting: str, spoken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(language.VARIABLE, variable)
+    assert language.wanted(setting) == spoken
+
+
+def test_the_setting_is_read_before_the_settings_are(qapp: QApplication) -> None:
+    store = SettingsStore(config_dir() / "settings.json")
+    store.update(language="de")
+    try:
+        assert language.setting() == "de"
+    finally:
+        store.update(language="")
+
+
+def test_a_language_without_its_file_is_english(caplog: pytest.LogCaptureFixture) -> None:
+    language.choose("xx")
+    assert language.code() == "en"
+    assert "xx" in caplog.text
+
+
+@pytest.mark.parametrize("code", update.TRANSLATED)
+def test_every_text_is_translated_with_its_values(code: str, tmp_path: Path) -> None:
+    """`python assets/languages/update.py` brings the files up to date; --missing and --fill help to translate."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for room, texts in update.texts().items():
+        messages = update.messages(update.FOLDER / code / f"{room}.ts")
+        assert {update.text_of(message) for message in messages} == texts, room
+        for message in messages:
+            text, forms = update.text_of(message), update.forms(message)
+            assert all(forms), f"{room}: {text.source!r} has no translation"
+            wanted = update.fields(text.source)
+            for form in forms:
+                assert update.fields(form) | ({"n"} if text.plural else set()) == wanted | update.fields(form) & {
+                    "n"
+                }, form
+            assert said.setdefault((text.source, text.comment), forms) == forms, (
+                f"{text.source!r} differs between rooms"
+            )
+    update.release(code, tmp_path / "made.qm")
+    assert (tmp_path / "made.qm").read_bytes() == (update.FOLDER / f"{code}.qm").read_bytes()
