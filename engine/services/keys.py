@@ -38,7 +38,7 @@ class KeptKey(msgspec.Struct, frozen=True):
     hash: str
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _KeyFile(msgspec.Struct, frozen=True):
     """``server-keys.json``."""
 
     keys: list[KeptKey] = []
@@ -143,7 +143,7 @@ class KnownKeys:
 
 def _read(path: Path) -> list[KeptKey]:
     try:
-        return (decode_file(path, _Kept) or _Kept()).keys
+        return (decode_file(path, _KeyFile) or _KeyFile()).keys
     except UnreadableFileError as error:
         raise OperationFailed(f"{error.reason} Delete it, and add the keys again.") from error
 
@@ -154,7 +154,7 @@ def _change(edit: Callable[[list[KeptKey]], list[KeptKey]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     busy = OperationFailed("Another Kvasir is changing the keys. Wait a moment and try again.")
     with lock(path.with_name(path.name + ".lock"), busy, 10.0):
-        write_private(path, msgspec.json.format(msgspec.json.encode(_Kept(edit(_read(path)))), indent=1))
+        write_private(path, msgspec.json.format(msgspec.json.encode(_KeyFile(edit(_read(path)))), indent=1))
 
 
 def write_private(path: Path, content: bytes) -> None:

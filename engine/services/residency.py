@@ -50,7 +50,7 @@ class Policy(NamedTuple):
     default: str = ""
 
 
-class Wanted(NamedTuple):
+class WantedModel(NamedTuple):
     """A model with all that is loaded with it, and the names that requests may call it by."""
 
     load: LoadModel
@@ -85,7 +85,7 @@ class _Ticket:
     """A request that waits for its model; with ``any`` one that is loaded meanwhile will do. ``ttl``: as of
     :meth:`Lease.model`."""
 
-    wanted: Wanted
+    wanted: WantedModel
     any: bool
     ttl: float | None
     admitted: asyncio.Future[None]
@@ -107,9 +107,9 @@ class Residency:
         """Of those uses, the ones whose model must stay."""
         self._waiting: list[_Ticket] = []
         self._loading: asyncio.Task[None] | None = None
-        self._unloaded: Wanted | None = None
+        self._unloaded: WantedModel | None = None
         """What was unloaded for being idle (the engine may not have come to it yet), and comes back when needed."""
-        self._idle: Wanted | None = None
+        self._idle: WantedModel | None = None
         """What the engine was last told to unload for being idle. A load that was on its way may have come first."""
         self._stopped: Refused | None = None
         self._pumped = asyncio.Event()
@@ -221,7 +221,7 @@ class Residency:
             raise
         return True
 
-    async def _wanted(self, name: str | None) -> Wanted | None:
+    async def _wanted(self, name: str | None) -> WantedModel | None:
         """Resolve the model for a request that asks for ``name``; None if nothing can be loaded for it."""
         present = self._present
         if present is not None and (not name or name in present.names):
@@ -239,12 +239,12 @@ class Residency:
             found, draft = await asyncio.to_thread(config.resolve, path, None)
         except config.ModelNotFound as error:
             raise Refused("model_not_found", str(error)) from error
-        return Wanted(LoadModel(found, draft, self._policy.options), (), (name,))
+        return WantedModel(LoadModel(found, draft, self._policy.options), (), (name,))
 
     # --- loading and unloading -----------------------------------------------------------------------------------
 
     @property
-    def _present(self) -> Wanted | None:
+    def _present(self) -> WantedModel | None:
         """Model that is loaded, or was until it was unloaded for being idle."""
         loaded = self._hub.loaded
         return self._unloaded if self._unloaded is not None or loaded is None else _of(loaded)
@@ -396,11 +396,11 @@ class Lease:
         self.leave()
 
 
-def _of(loaded: LoadedModel) -> Wanted:
+def _of(loaded: LoadedModel) -> WantedModel:
     """Return the commands that would load this model again, with the names it answers to."""
     adapters = tuple(LoadAdapter(name=each.name, path=each.path) for each in adapters_of(loaded))
     names = (loaded.card.name, loaded.command.path, *(each.name for each in adapters))
-    return Wanted(loaded.command, adapters, names)
+    return WantedModel(loaded.command, adapters, names)
 
 
 def _stored() -> dict[str, str]:
@@ -410,7 +410,7 @@ def _stored() -> dict[str, str]:
     return {**by_name, **{model.path: model.path for model in models}}
 
 
-def _found_again(wanted: Wanted) -> Wanted:
+def _found_again(wanted: WantedModel) -> WantedModel:
     """The same where its model, and a draft of its own, lie now: it may have been moved since it was loaded."""
     load = wanted.load
     if Path(load.path).exists():

@@ -78,7 +78,7 @@ class AllowedTokens(NamedTuple):
     """True if nothing but the end of the answer may."""
 
 
-class TokenTable(NamedTuple):
+class GrammarTokens(NamedTuple):
     """What a grammar knows of a model; its scores have ``rows``, which may be more than the tokenizer has tokens."""
 
     tokenizer: Tokenizer
@@ -91,7 +91,7 @@ class Grammars:
 
     def __init__(self, tokenizer: Tokenizer, end_ids: Sequence[int], vocabulary: int) -> None:
         """``vocabulary``: rows of the model's scores."""
-        self._table, self.end_ids = TokenTable(tokenizer, end_ids, vocabulary), list(end_ids)
+        self._table, self.end_ids = GrammarTokens(tokenizer, end_ids, vocabulary), list(end_ids)
         self._lock = threading.Lock()
         self._kept: OrderedDict[StructuredOutput, Future[LLMatcher]] = OrderedDict()
 
@@ -141,7 +141,7 @@ class Grammar:
     """A compiled grammar; each answer that it constrains has a :class:`GrammarConstraint` of its own. ``at_once``: it
     holds from an answer's first token on, so that nothing is thought before."""
 
-    def __init__(self, matcher: LLMatcher, table: TokenTable, at_once: bool = False) -> None:
+    def __init__(self, matcher: LLMatcher, table: GrammarTokens, at_once: bool = False) -> None:
         self._matcher, self._table, self.at_once = matcher, table, at_once
 
     def constraint(
@@ -161,7 +161,7 @@ class GrammarConstraint:
     def __init__(
         self,
         matcher: LLMatcher,
-        table: TokenTable,
+        table: GrammarTokens,
         prompt_length: int,
         channels: ChannelParser | None,
         opens: Sequence[int],
@@ -276,7 +276,7 @@ class _GuidanceTokens:
 
     bos_token_id = None
 
-    def __init__(self, table: TokenTable) -> None:
+    def __init__(self, table: GrammarTokens) -> None:
         self._tokenizer = table.tokenizer
         self.eos_token_id = table.end_ids[0]
         self.special_token_ids = sorted(table.tokenizer.special_ids)

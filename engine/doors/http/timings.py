@@ -51,7 +51,7 @@ def timings_of(end: Finished) -> TimingsOut:
     return told
 
 
-class Pace:
+class AnswerPace:
     """How far one answer is, by its messages as they come: by this process's clock, and by the engine's at its end.
 
     ``reads``: how far its prompt is read is told; ``timed``: timings are.

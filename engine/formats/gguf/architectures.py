@@ -14,7 +14,7 @@ from engine.config.model import ModelConfig
 from engine.config.states import RecurrentShape
 from engine.formats.gguf import rope
 from engine.formats.gguf.container import GGUFFile
-from engine.formats.gguf.keys import Keys
+from engine.formats.gguf.keys import MetadataKeys
 from engine.formats.gguf.names import (
     BERT,
     DEEPSEEK2,
@@ -48,17 +48,17 @@ class Architecture(NamedTuple):
     """
 
     family: str
-    values: Callable[[Keys, GGUFFile, Values], Values] = lambda keys, files, common: {}
+    values: Callable[[MetadataKeys, GGUFFile, Values], Values] = lambda keys, files, common: {}
     names: Mapping[str, str] = {}
     interleaved: bool = False
     norm_offset: float = 0.0
     heads: Literal["whole", "partial", "latent"] = "whole"
     experts: bool = False
     varied: bool = False
-    finish: Callable[[ModelConfig, Keys], ModelConfig] = lambda config, keys: config
+    finish: Callable[[ModelConfig, MetadataKeys], ModelConfig] = lambda config, keys: config
 
 
-def _llama(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _llama(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """A Mistral is saved as a llama, and so is a Mixtral."""
     window = keys.optional_integer("attention.sliding_window") or None
     experts = _experts(keys)
@@ -67,19 +67,19 @@ def _llama(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return {"architectures": ["MistralForCausalLM"], "sliding_window": window} if window else {}
 
 
-def _experts(keys: Keys) -> Values:
+def _experts(keys: MetadataKeys) -> Values:
     """The settings of the experts; empty where there are none."""
     count = keys.optional_integer("expert_count")
     return {"num_local_experts": count, "num_experts_per_tok": keys.integer("expert_used_count")} if count else {}
 
 
-def _qwen3moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _qwen3moe(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """All layers have experts, whose shares add up to 1."""
     size = keys.integer("expert_feed_forward_length")
     return _experts(keys) | {"moe_intermediate_size": size, "norm_topk_prob": True}
 
 
-def _axes(keys: Keys, common: Values, interleaved: bool) -> Values:
+def _axes(keys: MetadataKeys, common: Values, interleaved: bool) -> Values:
     """The rotation, whose frequencies are of three axes where a file says so (M-RoPE)."""
     stated = keys.get("rope.dimension_sections")
     if not isinstance(stated, list) or not any(stated[:3]):
@@ -87,19 +87,19 @@ def _axes(keys: Keys, common: Values, interleaved: bool) -> Values:
     return common["rope_parameters"] | {"mrope_section": stated[:3], "mrope_interleaved": interleaved}
 
 
-def _qwen2vl(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _qwen2vl(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return {"rope_parameters": _axes(keys, common, False)}
 
 
-def _qwen3vl(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _qwen3vl(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return {"rope_parameters": _axes(keys, common, True)}
 
 
-def _qwen3vlmoe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _qwen3vlmoe(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return _qwen3moe(keys, files, common) | _qwen3vl(keys, files, common)
 
 
-def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _deepseek2(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Files from before 2025-04 have a head's own lengths under the names that are now those of what is cached."""
     values = common | {
         "num_hidden_layers": _own_layers(keys),
@@ -124,7 +124,7 @@ def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return values
 
 
-def _kimi_linear(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _kimi_linear(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Layers without keys and values carry states, in as many heads as the others have."""
     heads = keys.of_layers("attention.head_count_kv")
     return _deepseek2(keys, files, common) | {
@@ -137,17 +137,17 @@ def _kimi_linear(keys: Keys, files: GGUFFile, common: Values) -> Values:
     }
 
 
-def _own_layers(keys: Keys) -> int:
+def _own_layers(keys: MetadataKeys) -> int:
     """Layers of multi-token prediction are counted with the others."""
     return keys.layers - (keys.optional_integer("nextn_predict_layers") or 0)
 
 
-def _by_sigmoid(keys: Keys, files: GGUFFile) -> bool:
+def _by_sigmoid(keys: MetadataKeys, files: GGUFFile) -> bool:
     """Return True if the model's experts are chosen by the sigmoids of their scores, as in DeepSeek-V3."""
     return keys.optional_integer("expert_gating_func") == 2 or any(".exp_probs_b" in name for name in files.entries)
 
 
-def _lfm2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _lfm2(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Layers without keys and values are short convolutions."""
     heads = keys.of_layers("attention.head_count_kv")
     found = {
@@ -168,7 +168,7 @@ def _lfm2(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return found
 
 
-def _glm4moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _glm4moe(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     part = rope.share(keys.optional_integer("rope.dimension_count") or common["head_dim"], common["head_dim"])
     return _deepseek2_experts(keys) | {
         "num_hidden_layers": _own_layers(keys),
@@ -181,14 +181,14 @@ def _glm4moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
     }
 
 
-def _mistral3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _mistral3(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Mistral Small 3.1 and Ministral 3, whose queries alone grow with their position; both factors of YaRN are 1."""
     beta = keys.optional_number("attention.temperature_scale") or 0.0
     scales = {"llama_4_scaling_beta": beta} | ({"mscale": 1.0, "mscale_all_dim": 1.0} if beta else {})
     return {"rope_parameters": common["rope_parameters"] | scales}
 
 
-def _deepseek2_experts(keys: Keys) -> Values:
+def _deepseek2_experts(keys: MetadataKeys) -> Values:
     groups = keys.optional_integer("expert_group_count") or 1
     scale = keys.optional_number("expert_weights_scale")
     return {
@@ -203,13 +203,13 @@ def _deepseek2_experts(keys: Keys) -> Values:
     }
 
 
-def _gpt_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _gpt_oss(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """The model's own YaRN does not round its boundaries (``truncate``); no key says so, and ggml does round."""
     values = {"intermediate_size": keys.integer("expert_feed_forward_length")} | _windows(keys, period=2)
     return _experts(keys) | values | {"rope_parameters": common["rope_parameters"] | {"truncate": False}}
 
 
-def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
+def _windows(keys: MetadataKeys, period: int, missing: int = 0) -> Values:
     """The layers with a sliding window: all but every ``period``-th, or as the file says, by number or one by one."""
     stated, layers = keys.optional_integer("attention.sliding_window"), keys.layers
     window = missing if stated is None else stated
@@ -225,7 +225,7 @@ def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
     return {"sliding_window": window or None, "layer_types": kinds}
 
 
-def _gemma(keys: Keys, common: Values) -> Values:
+def _gemma(keys: MetadataKeys, common: Values) -> Values:
     large = keys.layers == _GEMMA_27B.get(keys.architecture)
     per_head = common["hidden_size"] // common["num_attention_heads"]
     scalar = per_head if large else common["head_dim"]
@@ -233,22 +233,22 @@ def _gemma(keys: Keys, common: Values) -> Values:
     return {"query_pre_attn_scalar": scalar} | {key: cap for key, cap in caps.items() if cap is not None}
 
 
-def _gemma2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _gemma2(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return _gemma(keys, common) | _windows(keys, period=2, missing=4096)
 
 
-def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _gemma3(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Any linear scaling of the rotation is only for the layers that see all tokens."""
     local = {"rope_theta": rope.base(keys, "rope.freq_base_swa", 10000.0)}
     ropes = {"full_attention": common["rope_parameters"], "sliding_attention": local}
     return _gemma(keys, common) | _windows(keys, period=6) | {"rope_parameters": ropes}
 
 
-def _gemma_embedding(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _gemma_embedding(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return _gemma3(keys, files, common) | {"use_bidirectional_attention": True}
 
 
-def _gemma4(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _gemma4(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Gemma 4. The stated head length is that of layers that see all tokens; those may have no values of their own."""
     values, layers = _windows(keys, period=6), keys.layers
     heads, inner = keys.of_layers("attention.head_count_kv"), keys.of_layers("feed_forward_length")
@@ -288,7 +288,7 @@ def _gemma4(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return values
 
 
-def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _phi3(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """The model has a sliding window, which llama.cpp leaves out; 0 means none."""
     width = keys.optional_integer("rope.dimension_count") or common["head_dim"]
     partial = {"partial_rotary_factor": rope.share(width, common["head_dim"])}
@@ -296,7 +296,7 @@ def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return {"sliding_window": keys.optional_integer("attention.sliding_window") or None, "rope_parameters": ropes}
 
 
-def _olmo2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _olmo2(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """One with windows is an OLMo 3, where any scaling of the rotation is only for the layers that see all tokens."""
     if not keys.optional_integer("attention.sliding_window"):
         return {}
@@ -305,7 +305,7 @@ def _olmo2(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return _windows(keys, period=4) | {"architectures": ["Olmo3ForCausalLM"], "rope_parameters": ropes}
 
 
-def _seed_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _seed_oss(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return {
         "attention_bias": _holds(files, ".attn_q.bias"),
         "attention_out_bias": _holds(files, ".attn_output.bias"),
@@ -313,7 +313,7 @@ def _seed_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
     }
 
 
-def _ernie(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _ernie(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Pairs of neighbours rotate in this family's own files, too."""
     found: Values = {"use_bias": _holds(files, ".attn_q.bias")}
     if keys.architecture == "ernie4_5-moe":
@@ -328,7 +328,7 @@ def _ernie(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return found
 
 
-def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _granite(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     scale = keys.optional_number("attention.scale")
     return {
         "attention_multiplier": scale or common["head_dim"] ** -0.5,
@@ -338,7 +338,7 @@ def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
     }
 
 
-def _states(keys: Keys) -> tuple[int, int, int]:
+def _states(keys: MetadataKeys) -> tuple[int, int, int]:
     """Heads with states, the width of each, and what shares vectors or keys among them."""
     heads, width = keys.integer("ssm.time_step_rank"), keys.integer("ssm.inner_size")
     if width % heads:
@@ -346,11 +346,11 @@ def _states(keys: Keys) -> tuple[int, int, int]:
     return heads, width // heads, keys.integer("ssm.group_count")
 
 
-def _bert(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _bert(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     return {"layer_norm_eps": common["rms_norm_eps"]}
 
 
-def _granite_hybrid(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _granite_hybrid(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Layers without keys and values are Mamba2."""
     heads, width, groups = _states(keys)
     found = _granite(keys, files, common) | {
@@ -377,13 +377,13 @@ def _holds(files: GGUFFile, end: str) -> bool:
     return any(name.endswith(end) for name in files.entries)
 
 
-def _parted(config: ModelConfig, keys: Keys) -> ModelConfig:
+def _parted(config: ModelConfig, keys: MetadataKeys) -> ModelConfig:
     """The converter takes gate and up apart."""
     moe = config.moe
     return config.changed(fused_mlp=False, moe=moe and replace(moe, names=ExpertNames()))
 
 
-def _nemotron_h(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _nemotron_h(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """A layer has keys and values, an MLP or experts, or neither and so a state. All MLPs are experts, or none is."""
     heads, width, groups = _states(keys)
     layers, experts = _own_layers(keys), keys.optional_integer("expert_count")
@@ -415,7 +415,7 @@ def _nemotron_h(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return found | _deepseek2_experts(keys) | own
 
 
-def _qwen35(keys: Keys, files: GGUFFile, common: Values) -> Values:
+def _qwen35(keys: MetadataKeys, files: GGUFFile, common: Values) -> Values:
     """Layers of multi-token prediction are counted with the others. All that rotates is a part of each head."""
     values, width, groups = _states(keys)
     layers = _own_layers(keys)
@@ -446,13 +446,13 @@ def _qwen35(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return found
 
 
-def _tiled(config: ModelConfig, keys: Keys) -> ModelConfig:
+def _tiled(config: ModelConfig, keys: MetadataKeys) -> ModelConfig:
     """The converter puts value heads in the order in which ggml repeats key heads."""
     states = config.recurrent
     return replace(config, recurrent=replace(states, tiled=True) if isinstance(states, RecurrentShape) else states)
 
 
-def _unrotated(config: ModelConfig, keys: Keys) -> ModelConfig:
+def _unrotated(config: ModelConfig, keys: MetadataKeys) -> ModelConfig:
     """A Granite can have no position embedding at all."""
     rotates = keys.flag("rope.scaling.finetuned", True)
     return config if rotates else config.changed(rotary=(False,) * config.num_layers)

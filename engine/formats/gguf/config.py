@@ -16,7 +16,7 @@ from engine.formats.generation import GenerationConfig, sampling_defaults
 from engine.formats.gguf import rope
 from engine.formats.gguf.architectures import ARCHITECTURES, Architecture
 from engine.formats.gguf.container import GGUFFile
-from engine.formats.gguf.keys import Keys
+from engine.formats.gguf.keys import MetadataKeys
 from engine.formats.gguf.special import SpecialTokens
 from engine.formats.gguf.types import FLOATING, TYPES
 from engine.formats.gguf.vocabulary import TOKENS
@@ -64,7 +64,7 @@ def _name(files: GGUFFile) -> str:
 def read_config(files: GGUFFile) -> ModelConfig:
     """Raises :class:`CheckpointError` for what is missing, contradictory, or not of a family that Kvasir has."""
     name, kind = _name(files), architecture(files)
-    keys = Keys(files.metadata, name, files.path)
+    keys = MetadataKeys(files.metadata, name, files.path)
     if keys.optional_integer("expert_count") and not kind.experts:
         raise CheckpointError(
             f"{files.path.name} is a mixture of experts, which Kvasir does not know of the architecture {name!r}. "
@@ -83,7 +83,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
     return config.changed(rope=rope.with_factors(config.positions.rope, config.rotated_dim(), files))
 
 
-def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:
+def _sizes(keys: MetadataKeys, kind: Architecture) -> dict[str, Any]:
     """Sizes of the model; the largest of those that may differ from layer to layer."""
     heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
     head_dim = _head_dim(keys, hidden // heads, kind.heads)
@@ -102,7 +102,7 @@ def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:
     }
 
 
-def _head_dim(keys: Keys, usual: int, kind: str) -> int:
+def _head_dim(keys: MetadataKeys, usual: int, kind: str) -> int:
     rotated = keys.optional_integer("rope.dimension_count") if kind == "whole" else None
     head_dim = keys.optional_integer("attention.key_length") or rotated or usual
     if kind == "latent":
@@ -119,7 +119,7 @@ def _head_dim(keys: Keys, usual: int, kind: str) -> int:
     return head_dim
 
 
-def _inner(keys: Keys) -> int:
+def _inner(keys: MetadataKeys) -> int:
     """The feed-forward size. Where all layers have experts, the file may give the experts' size alone."""
     only = keys.get("feed_forward_length") is None and keys.get("expert_feed_forward_length") is not None
     return keys.integer("expert_feed_forward_length" if only else "feed_forward_length")
@@ -170,7 +170,7 @@ def read_generation(files: GGUFFile, special: SpecialTokens | None) -> Generatio
 
 def next_layers(files: GGUFFile) -> int:
     """Layers of multi-token prediction, which come after those of the model."""
-    return Keys(files.metadata, _name(files), files.path).optional_integer("nextn_predict_layers") or 0
+    return MetadataKeys(files.metadata, _name(files), files.path).optional_integer("nextn_predict_layers") or 0
 
 
 def check_layers(files: GGUFFile, layers: int) -> None:

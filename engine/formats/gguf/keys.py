@@ -12,7 +12,7 @@ from engine.formats.gguf.metadata import Value
 MAX_LAYERS = 10_000
 
 
-class Keys:
+class MetadataKeys:
     """The keys that begin with ``architecture``. ``file`` is named in the errors."""
 
     def __init__(self, metadata: dict[str, Value], architecture: str, file: Path) -> None:

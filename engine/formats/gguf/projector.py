@@ -19,7 +19,7 @@ from engine.config.model import ModelConfig
 from engine.config.raw import REPAIR, RawConfig
 from engine.formats.gguf.container import GGUFFile
 from engine.formats.gguf.find import projectors_beside
-from engine.formats.gguf.keys import Keys
+from engine.formats.gguf.keys import MetadataKeys
 from engine.formats.gguf.source import half_split
 from engine.formats.gguf.types import FLOATING, TYPES
 from engine.formats.gguf.vocabulary import TOKENS
@@ -157,7 +157,7 @@ _GEMMA3 = _Names(
 class _Reading(NamedTuple):
     """Inputs of a tower's configuration. ``ids`` are the tokenizer's, by the tokens' texts."""
 
-    keys: Keys
+    keys: MetadataKeys
     files: GGUFFile
     model: ModelConfig
     ids: Mapping[str, int]
@@ -207,7 +207,7 @@ def _qwen3(said: _Reading) -> tuple[Values, Values]:
     return vision, {"image_token_id": said.token("<|image_pad|>")}
 
 
-def _taps(keys: Keys) -> list[int]:
+def _taps(keys: MetadataKeys) -> list[int]:
     """The layers whose output the language model is given, too."""
     stated = keys.get("vision.is_deepstack_layers")
     return [index for index, each in enumerate(stated) if each] if isinstance(stated, list) else []
@@ -313,7 +313,7 @@ def find_projector(file: Path, model: GGUFFile, config: ModelConfig) -> tuple[Vi
 
 def _read(files: GGUFFile, model: GGUFFile, config: ModelConfig) -> tuple[VisionPart | None, str]:
     architecture = str(model.metadata["general.architecture"])
-    keys = Keys(files.metadata, "clip", files.path)
+    keys = MetadataKeys(files.metadata, "clip", files.path)
     named = keys.get("vision.projector_type") or keys.get("projector_type")
     kind = KINDS.get(named) if isinstance(named, str) else None
     if kind is None:
@@ -342,14 +342,14 @@ def _read(files: GGUFFile, model: GGUFFile, config: ModelConfig) -> tuple[Vision
     return checked(VisionPart(said, ProjectorFiles(files, stored), None)), ""
 
 
-def _inner(files: GGUFFile, keys: Keys) -> int:
+def _inner(files: GGUFFile, keys: MetadataKeys) -> int:
     """The feed-forward size: some older files do not say it."""
     up = files.entries.get("v.blk.0.ffn_up.weight")
     stated = keys.optional_integer("vision.feed_forward_length")
     return stated or (max(up.shape) if up is not None else keys.integer("vision.feed_forward_length"))
 
 
-def _processor(keys: Keys, kind: _ProjectorKind, vision: Values, file: Path) -> RawConfig:
+def _processor(keys: MetadataKeys, kind: _ProjectorKind, vision: Values, file: Path) -> RawConfig:
     """Equivalent of preprocessor_config.json, from the file's keys."""
     side, patch = keys.integer("vision.image_size"), keys.integer("vision.patch_size")
     values: Values = {"size": {"height": side, "width": side, "longest_edge": side} | kind.size, "patch_size": patch}
@@ -363,7 +363,7 @@ def _processor(keys: Keys, kind: _ProjectorKind, vision: Values, file: Path) -> 
     return RawConfig(values, file)
 
 
-def _tensors(files: GGUFFile, names: _Names, keys: Keys, vision: Values) -> Iterator[tuple[str, _Stored]]:
+def _tensors(files: GGUFFile, names: _Names, keys: MetadataKeys, vision: Values) -> Iterator[tuple[str, _Stored]]:
     """The tower's tensors that the file has. Those that it lacks are missed when the tower is read."""
     layers = keys.integer("vision.block_count")
     if layers > MOST_LAYERS:

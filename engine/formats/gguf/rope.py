@@ -12,12 +12,12 @@ from engine.base.errors import CheckpointError
 from engine.config.positions import RopeConfig
 from engine.config.raw import REPAIR
 from engine.formats.gguf.container import GGUFFile
-from engine.formats.gguf.keys import Keys, short
+from engine.formats.gguf.keys import MetadataKeys, short
 from engine.formats.gguf.names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from engine.formats.gguf.types import FLOATING, TYPES
 
 
-def base(keys: Keys, key: str, missing: float) -> float:
+def base(keys: MetadataKeys, key: str, missing: float) -> float:
     """The base of the frequencies under ``key``."""
     theta = keys.optional_number(key)
     if theta is not None and theta <= 1:
@@ -25,7 +25,7 @@ def base(keys: Keys, key: str, missing: float) -> float:
     return missing if theta is None else theta
 
 
-def parameters(keys: Keys) -> dict[str, Any]:
+def parameters(keys: MetadataKeys) -> dict[str, Any]:
     """Values of ``rope_parameters`` in config.json. ``rope.scale_linear`` is the older way to write linear scaling."""
     found: dict[str, Any] = {"rope_theta": base(keys, "rope.freq_base", 10000.0)}
     kind, factor = keys.get("rope.scaling.type"), keys.optional_number("rope.scaling.factor")
@@ -39,7 +39,7 @@ def parameters(keys: Keys) -> dict[str, Any]:
     return found | _yarn(keys, factor) if kind == "yarn" else found
 
 
-def _yarn(keys: Keys, factor: float | None) -> dict[str, Any]:
+def _yarn(keys: MetadataKeys, factor: float | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in ("beta_fast", "beta_slow"):
         found[key] = keys.optional_number(f"rope.scaling.yarn_{key}")
@@ -53,7 +53,7 @@ def _yarn(keys: Keys, factor: float | None) -> dict[str, Any]:
     return found
 
 
-def longrope(keys: Keys, files: GGUFFile, pairs: int) -> dict[str, Any]:
+def longrope(keys: MetadataKeys, files: GGUFFile, pairs: int) -> dict[str, Any]:
     """LongRoPE's ``rope_parameters``, with two sets of factors, ``pairs`` each. Empty where the file has none."""
     if LONG_FACTORS not in files.entries and SHORT_FACTORS not in files.entries:
         return {}

@@ -64,7 +64,7 @@ class KeptServer(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _ServerFile(msgspec.Struct, frozen=True):
     """``mcp.json``."""
 
     servers: dict[str, KeptServer] = msgspec.field(default_factory=dict, name="mcpServers")
@@ -78,7 +78,7 @@ def file() -> Path:
 def read() -> dict[str, KeptServer]:
     """The servers by name. Raises :class:`OperationFailed`."""
     try:
-        return (decode_file(file(), _Kept) or _Kept()).servers
+        return (decode_file(file(), _ServerFile) or _ServerFile()).servers
     except UnreadableFileError as error:
         raise OperationFailed(f"{error.reason} Correct it, or delete it and add the servers again.") from error
 
@@ -178,4 +178,4 @@ def _change(edit: Callable[[dict[str, KeptServer]], dict[str, KeptServer]]) -> N
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     busy = OperationFailed("Another Kvasir is changing the MCP servers. Wait a moment and try again.")
     with lock(path.with_name(path.name + ".lock"), busy, 10.0):
-        write_private(path, msgspec.json.format(msgspec.json.encode(_Kept(edit(read()))), indent=1))
+        write_private(path, msgspec.json.format(msgspec.json.encode(_ServerFile(edit(read()))), indent=1))

@@ -17,7 +17,7 @@ KEPT_SECONDS = 60.0
 """After a text, for which the tokenizer is kept for the next one: a person types."""
 
 
-class _Kept:
+class _LastTokenizer:
     """The tokenizer that was used last, for a while: one is large, and takes seconds to read."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class _Kept:
             self._model, self._tokenizer = "", None
 
 
-_kept = _Kept()
+_kept = _LastTokenizer()
 
 
 def details(context: Context, request: DescribeModel, emit: Emit) -> ModelDetails:

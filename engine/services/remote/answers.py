@@ -10,7 +10,7 @@ import msgspec
 
 from engine.protocol import Delta, Finished, FinishReason, Generate, Timings, ToolCallDelta, Usage
 from engine.services.operations import Context, Emit, OperationFailed
-from engine.services.remote.asking import Place, asked, error_words, finished, said, start
+from engine.services.remote.asking import RemotePlace, asked, error_words, finished, said, start
 from engine.services.remote.servers import place_of
 from engine.services.remote.wire import Chunk, DeltaPart, FunctionPart, UsagePart, body
 
@@ -31,7 +31,7 @@ def answer(context: Context, request: Generate, emit: Emit) -> Finished:
     return finished(_answer(place_of(request.remote.server), request, request.remote.model, emit))
 
 
-async def _answer(place: Place, request: Generate, model: str, emit: Callable[[Delta], object]) -> Finished:
+async def _answer(place: RemotePlace, request: Generate, model: str, emit: Callable[[Delta], object]) -> Finished:
     told = _Told(request.id)
     async with asked(place, "/chat/completions", body(request, model)) as response:
         async for chunk in _chunks(place, response):
@@ -112,7 +112,7 @@ class _Told:
         return Finished(id=self._id, reason=reason, usage=usage, timings=timings, detail=detail)
 
 
-async def _chunks(place: Place, response: httpx2.Response) -> AsyncIterator[Chunk | None]:
+async def _chunks(place: RemotePlace, response: httpx2.Response) -> AsyncIterator[Chunk | None]:
     """The events of a stream, then None where the server marked its end. Raises :class:`OperationFailed`."""
     if "event-stream" not in response.headers.get("Content-Type", ""):
         words = place.words(said(await start(response)))
@@ -128,7 +128,7 @@ async def _chunks(place: Place, response: httpx2.Response) -> AsyncIterator[Chun
             yield _chunk(place, data)
 
 
-def _chunk(place: Place, data: bytes) -> Chunk:
+def _chunk(place: RemotePlace, data: bytes) -> Chunk:
     try:
         chunk = msgspec.json.decode(data, type=Chunk)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -140,7 +140,7 @@ def _chunk(place: Place, data: bytes) -> Chunk:
     return chunk
 
 
-async def _lines(place: Place, response: httpx2.Response) -> AsyncIterator[bytes]:
+async def _lines(place: RemotePlace, response: httpx2.Response) -> AsyncIterator[bytes]:
     """Lines of the stream, which LF or CR LF ends (HTML standard, section 9.2; servers of this API send no lone CR)."""
     rest, size = bytearray(), 0
     async for part in response.aiter_bytes():

@@ -27,7 +27,7 @@ MOST_WORDS, MOST_ERROR_BYTES = 300, 1 << 16
 """Characters of a server's words in a sentence, and what is read of an answer to find them."""
 
 
-class Place(NamedTuple):
+class RemotePlace(NamedTuple):
     """A server with its key."""
 
     name: str
@@ -66,7 +66,7 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextlib.asynccontextmanager
-async def asked(place: Place, path: str, posted: bytes | None = None) -> AsyncIterator[httpx2.Response]:
+async def asked(place: RemotePlace, path: str, posted: bytes | None = None) -> AsyncIterator[httpx2.Response]:
     """The server's answer, which is not an error. Raises :class:`OperationFailed` and
     :class:`engine.base.fetching.errors.FetchFailed`."""
     import httpx2
@@ -109,7 +109,7 @@ def error_words(found: Any) -> str:
     return ""
 
 
-def _refusal(place: Place, response: httpx2.Response, content: bytes) -> str:
+def _refusal(place: RemotePlace, response: httpx2.Response, content: bytes) -> str:
     status, words = response.status_code, place.words(said(content))
     if status in (401, 403):
         return f"{place.name} does not accept the key: {words}. Remove the server, and add it with another key."
@@ -121,7 +121,7 @@ def _refusal(place: Place, response: httpx2.Response, content: bytes) -> str:
     return f"{place.name} refused the request (HTTP {status}): {words}. Change what it names, or try again later."
 
 
-def _failure(place: Place, error: httpx2.HTTPError) -> str:
+def _failure(place: RemotePlace, error: httpx2.HTTPError) -> str:
     import httpx2
 
     if (certificate := certificate_error(error)) is not None:

@@ -29,7 +29,7 @@ from engine.protocol import (
 )
 from engine.services.keys import write_private
 from engine.services.operations import Context, Emit, OperationFailed
-from engine.services.remote.asking import Place, asked, finished, start
+from engine.services.remote.asking import RemotePlace, asked, finished, start
 
 LIST_S = 30.0
 """Seconds in which a server tells its models."""
@@ -58,7 +58,7 @@ def add(context: Context, request: AddRemote, emit: Emit) -> AddedRemote:
         raise OperationFailed("That is no key: it has characters that none has. Copy the key once more.")
     server = RemoteServer(name=name, url=url, warning=_warning(url))
     _with(server)(_read())
-    found = finished(_models(Place(name, url, key)))
+    found = finished(_models(RemotePlace(name, url, key)))
     place = keys.write(_secret(server), key) if key else ""
     _change(_with(server))
     return AddedRemote(server=server, models=found, place=place)
@@ -78,10 +78,10 @@ def models(context: Context, request: ListRemoteModels, emit: Emit) -> list[Offe
     return finished(_models(place_of(request.name)))
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> RemotePlace:
     """Raises :class:`OperationFailed`."""
     server = _server(name)
-    return Place(server.name, server.url, keys.read(_secret(server)))
+    return RemotePlace(server.name, server.url, keys.read(_secret(server)))
 
 
 class _Listed(msgspec.Struct):
@@ -96,7 +96,7 @@ class _List(msgspec.Struct):
     data: list[_Listed]
 
 
-async def _models(place: Place) -> list[OfferedModel]:
+async def _models(place: RemotePlace) -> list[OfferedModel]:
     try:
         async with asyncio.timeout(LIST_S), asked(place, "/models") as response:
             content = await start(response, MOST_LIST_BYTES)

@@ -14,7 +14,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
 from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.cache.stores.windowed import WindowedStore
-from engine.cache.techniques.kivi.store import Beside, KiviStore
+from engine.cache.techniques.kivi.store import KiviStore, RecentLayers
 from engine.compute.models.arenas import new_store
 from tests.contracts.kv_store import PAGES, KVStoreContract
 from tests.kit.models import CONFIG
@@ -142,7 +142,7 @@ def test_what_a_window_sees_is_packed_to_its_slots() -> None:
     """Recent tokens are those of all layers; groups that no window sees any more go nowhere."""
     kind, recent = KVKind("kivi", 2, 2, 64), DenseKVStore([(2, 8)] * 2, PAGES, torch.float32)
     whole, windowed = (
-        KiviStore(kind, [(2, 8)], PAGES, PAGES, torch.float32, beside=Beside(recent, [layer])) for layer in (0, 1)
+        KiviStore(kind, [(2, 8)], PAGES, PAGES, torch.float32, beside=RecentLayers(recent, [layer])) for layer in (0, 1)
     )
     store = WindowedStore(whole, windowed, PAGES, [None, 40])
     assert (store.num_groups, store.written_groups, store.group_of(0), store.group_of(1)) == (3, 1, 0, 2)

@@ -20,7 +20,7 @@ from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.cache.stores.transfer import on_device
 
 
-class Beside(NamedTuple):
+class RecentLayers(NamedTuple):
     """A store of recent tokens, of more layers than one store packs: `places` are those of its layers."""
 
     store: DenseKVStore
@@ -46,7 +46,7 @@ class KiviStore(KVStore):
         recent_pages: int,
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
-        beside: Beside | None = None,
+        beside: RecentLayers | None = None,
     ) -> None:
         """`shapes` are those of `DenseKVStore`; `pages` and `recent_pages` each count a page 0.
 
@@ -55,7 +55,7 @@ class KiviStore(KVStore):
         self.residual = kind.residual
         self._shares = beside is not None
         if beside is None:
-            beside = Beside(DenseKVStore(shapes, recent_pages, dtype, device), range(len(shapes)))
+            beside = RecentLayers(DenseKVStore(shapes, recent_pages, dtype, device), range(len(shapes)))
         self.recent, self._places = beside
         slots, place = pages * PAGE_SIZE, torch.device(device)
         arenas: list[Tensor] = []
@@ -73,7 +73,7 @@ class KiviStore(KVStore):
     @classmethod
     def of(cls, arenas: Arenas) -> KiviStore:
         """The store of these arenas' layers."""
-        beside = None if arenas.beside is None else Beside(arenas.beside, arenas.layers)
+        beside = None if arenas.beside is None else RecentLayers(arenas.beside, arenas.layers)
         return cls(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device, beside)
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:

@@ -49,7 +49,7 @@ class Keys(NamedTuple):
     mask: Tensor | None  # [tiles, 1, 8, 1, 256] float32, -inf where a row does not see a key; None: each sees all
 
 
-class Block(NamedTuple):
+class ChainRows(NamedTuple):
     """Rows of a chain in consecutive tiles of queries, `at` their places in these, and the keys that they see."""
 
     rows: slice
@@ -69,7 +69,7 @@ class BatchInvariantAttention:
     captures = False
 
     def __init__(self) -> None:
-        self._blocks: PerBatch[tuple[list[Block], KeyRange | None]] = PerBatch()
+        self._blocks: PerBatch[tuple[list[ChainRows], KeyRange | None]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
@@ -98,7 +98,9 @@ class BatchInvariantAttention:
         return out, lse_out
 
 
-def _attend_block(q: Tensor, kv: PackedKV, block: Block, spec: AttnSpec, out: Tensor, lse_out: Tensor | None) -> None:
+def _attend_block(
+    q: Tensor, kv: PackedKV, block: ChainRows, spec: AttnSpec, out: Tensor, lse_out: Tensor | None
+) -> None:
     queries = _query_tiles(q, block, kv.kv_heads)
     done: tuple[Tensor, Tensor] | None = None
     for keys in block.keys:
@@ -138,7 +140,7 @@ def _part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, spec: AttnSpec) 
     return o.div_(torch.stack(totals).clamp_(min=number.tiny)), lse
 
 
-def _query_tiles(q: Tensor, block: Block, kv_heads: int) -> Tensor:
+def _query_tiles(q: Tensor, block: ChainRows, kv_heads: int) -> Tensor:
     """The rows of a block [tiles, H_kv, 8 * G, d] float32, zeros where the batch has no such row."""
     whole = q.new_zeros(block.tiles * QUERY_TILE, *q.shape[1:], dtype=torch.float32)
     whole[block.at] = q[block.rows]
@@ -163,7 +165,7 @@ def _rows(tiles: Tensor) -> Tensor:
     return grouped.reshape(count * QUERY_TILE, -1, *rest)
 
 
-def _blocks(batch: Batch, group: int, window: int | None, keys: KeyRange, granule: int) -> Iterator[Block]:
+def _blocks(batch: Batch, group: int, window: int | None, keys: KeyRange, granule: int) -> Iterator[ChainRows]:
     """Every chain cut into blocks, each with its rows' own keys in one tile of keys."""
     device = batch.page_table.device
     for chain in _chains(batch, group):
@@ -174,7 +176,7 @@ def _blocks(batch: Batch, group: int, window: int | None, keys: KeyRange, granul
             place, count = int(index[own][0]) % QUERY_TILE, index[own].shape[0]
             row, at = chain.rows.start + own.start, slice(place, place + count)
             seen = list(_seen(chain.slots, at, first[own], stop[own], granule, device))
-            yield Block(slice(row, row + count), at, seen)
+            yield ChainRows(slice(row, row + count), at, seen)
 
 
 def _seen(

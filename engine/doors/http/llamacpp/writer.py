@@ -11,7 +11,7 @@ import msgspec
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.llamacpp.types import AnswerOut, LlamaIn, PartOut, StopType, settings_of
 from engine.doors.http.service import told
-from engine.doors.http.timings import Pace, timings_of
+from engine.doors.http.timings import AnswerPace, timings_of
 from engine.doors.security import HttpRefusal, error_body
 from engine.protocol import Delta, Finished, Message, Prefill, Sampling, TokenInfo
 from engine.services.answers.refused import Refused
@@ -37,7 +37,7 @@ class AnswerWriter:
         self._default = loaded.card.sampling
         self._parts: list[str] = []
         self._tokens: list[TokenInfo] = []
-        self._pace = Pace(wanted.return_progress, wanted.timings_per_token)
+        self._pace = AnswerPace(wanted.return_progress, wanted.timings_per_token)
 
     def reads(self, message: Prefill) -> list[PartOut]:
         """How far the prompt is read, where that is wanted."""

@@ -25,7 +25,7 @@ from engine.services.answers.refused import Refused
 from engine.services.answers.stream import Stream
 
 
-class Part(Protocol):
+class AnswerPart(Protocol):
     """Part of an answer made of its text, its thinking, whether it is the last, and whole calls of tools."""
 
     def __call__(
@@ -33,7 +33,7 @@ class Part(Protocol):
     ) -> ChatOut | GenerateOut: ...
 
 
-def part_of(wanted: OllamaChat | GenerateIn) -> Part:
+def part_of(wanted: OllamaChat | GenerateIn) -> AnswerPart:
     """The shape of the parts of an answer to this request."""
 
     def part(text: str, thinking: str, done: bool, calls: Sequence[ToolCall] = ()) -> ChatOut | GenerateOut:
@@ -45,7 +45,7 @@ def part_of(wanted: OllamaChat | GenerateIn) -> Part:
     return part
 
 
-async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[bytes]:
+async def lines(stream: Stream, part: AnswerPart, loaded_in: float) -> AsyncIterator[bytes]:
     """The parts of an answer while it is written; an error is the last line. ``loaded_in``: seconds of the load."""
     calls = CallCollector()
 
@@ -69,7 +69,7 @@ async def lines(stream: Stream, part: Part, loaded_in: float) -> AsyncIterator[b
         yield msgspec.json.encode({"error": refusal_of(refused).message}) + b"\n"
 
 
-async def whole(stream: Stream, part: Part, loaded_in: float) -> bytes:
+async def whole(stream: Stream, part: AnswerPart, loaded_in: float) -> bytes:
     """The whole answer. Raises :class:`Refused`."""
     texts: dict[str, list[str]] = {"content": [], "thinking": [], "tool": []}
     end, calls = AnswerFigures(), CallCollector()

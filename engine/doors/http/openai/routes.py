@@ -51,7 +51,7 @@ from engine.doors.http.service import (
     purpose_of,
     while_there,
 )
-from engine.doors.http.timings import Pace
+from engine.doors.http.timings import AnswerPace
 from engine.doors.security import error_response
 from engine.loop.commands import AddRequest
 from engine.protocol import ContextCut
@@ -174,7 +174,7 @@ class OpenAIRoutes:
             writer = _writer(wanted, loaded, read)
             if wanted.prompt_logprobs is not None:
                 writer.tell_prompts(stream.told, wanted.prompt_logprobs)
-            pace = Pace(bool(wanted.return_progress), bool(wanted.timings_per_token))
+            pace = AnswerPace(bool(wanted.return_progress), bool(wanted.timings_per_token))
             if wanted.stream:
                 body = events(stream, writer, wanted.stream_options or StreamOptions(), pace)
                 return StreamedAnswer(body, "text/event-stream", headers, stream, use)

@@ -11,7 +11,7 @@ from engine.doors.http.openai.answers import Completion, CompletionDetails, Usag
 from engine.doors.http.openai.types import StreamOptions
 from engine.doors.http.openai.writers import Writer
 from engine.doors.http.service import told
-from engine.doors.http.timings import Pace
+from engine.doors.http.timings import AnswerPace
 from engine.doors.security import error_body
 from engine.protocol import Delta, Finished, Message, Prefill
 from engine.services.answers.refused import Refused
@@ -20,7 +20,7 @@ from engine.services.answers.stream import Stream
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
-async def events(stream: Stream, writer: Writer, options: StreamOptions, pace: Pace) -> AsyncIterator[bytes]:
+async def events(stream: Stream, writer: Writer, options: StreamOptions, pace: AnswerPace) -> AsyncIterator[bytes]:
     """An error is the last event: neither an end of the answer nor [DONE] follows."""
     finished: list[Finished] = []
     written = 0
@@ -63,7 +63,7 @@ async def events(stream: Stream, writer: Writer, options: StreamOptions, pace: P
     yield b"data: [DONE]\n\n"
 
 
-async def whole(stream: Stream, writer: Writer, pace: Pace) -> Completion:
+async def whole(stream: Stream, writer: Writer, pace: AnswerPace) -> Completion:
     """The whole answer. Raises :class:`Refused`."""
     finished: list[Finished] = []
     async for message in stream.messages():

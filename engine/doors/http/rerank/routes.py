@@ -20,7 +20,7 @@ from starlette.routing import Route
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openapi import Served
-from engine.doors.http.rerank.scores import RankRequest, Scores, scored
+from engine.doors.http.rerank.scores import RankRequest, RerankScores, scored
 from engine.doors.http.service import HttpService, adapter_of, json_response, while_there
 from engine.doors.security import error_response
 from engine.services.residency import Lease
@@ -177,14 +177,14 @@ class RerankRoutes:
 
     async def _scored(
         self, request: Request, wanted: _RankIn, pairs: Sequence[tuple[str, str]], field: str, use: Lease
-    ) -> tuple[str, Scores]:
+    ) -> tuple[str, RerankScores]:
         """The model's name, and the scores as they are told."""
         await while_there(request, use.model(wanted.model, wanted.ttl))
         loaded = self._service.loaded(wanted.model)
         adapter = adapter_of(loaded, wanted.model)
         found = await scored(self._service, request, loaded, wanted.asked(pairs, field, adapter))
         told = [_sigmoid(logit) for logit in found.logits] if wanted.use_activation else found.logits
-        return adapter or loaded.card.name, Scores(told, found.tokens)
+        return adapter or loaded.card.name, RerankScores(told, found.tokens)
 
 
 def _slashed(paths: Sequence[str]) -> list[str]:
@@ -197,7 +197,7 @@ def _texts(given: Texts | list[str]) -> list[str]:
     return [each if isinstance(each, str) else each.text for each in given]
 
 
-def _usage(found: Scores) -> RankUsage:
+def _usage(found: RerankScores) -> RankUsage:
     return RankUsage(found.tokens, found.tokens)
 
 

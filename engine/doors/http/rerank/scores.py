@@ -48,21 +48,21 @@ class RankRequest(NamedTuple):
     adapter: str = ""
 
 
-class Scores(NamedTuple):
+class RerankScores(NamedTuple):
     """A logit for each pair, and how many ``tokens`` all prompts have."""
 
     logits: list[float]
     tokens: int
 
 
-async def scored(service: HttpService, request: Request, loaded: LoadedModel, asked: RankRequest) -> Scores:
+async def scored(service: HttpService, request: Request, loaded: LoadedModel, asked: RankRequest) -> RerankScores:
     """Raises BadField and :class:`Refused` for what cannot be scored, PromptError, and ClientDisconnect."""
     limit = _limit(loaded, asked)
     words = "".join(query + document for query, document in asked.pairs)
     prompts = await while_there(request, in_thread(service.hub, words, partial(_prompts, loaded, asked, limit)))
     assert loaded.pooling is not None
     found = await pooled(service, request, prompts, loaded.pooling, asked.adapter)
-    return Scores([float(vector[0]) for vector in found.vectors], found.tokens)
+    return RerankScores([float(vector[0]) for vector in found.vectors], found.tokens)
 
 
 def _limit(loaded: LoadedModel, asked: RankRequest) -> int:

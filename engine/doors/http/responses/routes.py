@@ -41,7 +41,7 @@ from engine.doors.http.service import (
     notice_header,
     while_there,
 )
-from engine.doors.http.timings import Pace
+from engine.doors.http.timings import AnswerPace
 from engine.doors.security import error_response
 from engine.protocol.access import ServiceName
 from engine.services.answers.overflow import reserve
@@ -148,7 +148,7 @@ class ResponsesRoutes:
 
         async def write(stream: Stream) -> Response:
             if wanted.stream:
-                pace = Pace(bool(wanted.return_progress), bool(wanted.timings_per_token))
+                pace = AnswerPace(bool(wanted.return_progress), bool(wanted.timings_per_token))
                 return StreamedAnswer(events(stream, writer, done, pace), "text/event-stream", headers, stream, use)
             return json_response(await while_there(request, whole(stream, writer, done)), headers)
 

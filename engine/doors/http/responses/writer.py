@@ -23,7 +23,7 @@ from engine.doors.http.responses.types import (
     ResponseUsage,
 )
 from engine.doors.http.service import told
-from engine.doors.http.timings import Pace
+from engine.doors.http.timings import AnswerPace
 from engine.doors.security import HttpRefusal
 from engine.protocol import Delta, Finished, Message, Prefill, ToolCallDelta
 from engine.services.answers.refused import Refused
@@ -218,7 +218,7 @@ def _text_part(text: str, logprobs: list[TokenLogprob]) -> dict[str, Any]:
 
 
 async def events(
-    stream: Stream, writer: ResponseWriter, done: Callable[[ResponseOut], None], pace: Pace
+    stream: Stream, writer: ResponseWriter, done: Callable[[ResponseOut], None], pace: AnswerPace
 ) -> AsyncIterator[bytes]:
     """The events of an answer while it is written; ``done`` hears of it before its last ones."""
     for event in writer.begin():

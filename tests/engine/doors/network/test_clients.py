@@ -18,7 +18,7 @@ from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openai import stream
 from engine.doors.http.openai.types import CompletionIn, OpenAIChat, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, Telling, TextWriter
-from engine.doors.http.timings import Pace
+from engine.doors.http.timings import AnswerPace
 from engine.loop.commands import AddRequest
 from engine.protocol import Delta as Part
 from engine.protocol import Finished, Prefill, Sampling, Timings, TokenInfo, Usage
@@ -164,7 +164,7 @@ def test_a_stream_is_not_silent_while_a_prompt_is_read(monkeypatch: pytest.Monke
     async def told() -> list[bytes]:
         reading: Any = SimpleNamespace(messages=messages, answers=1, prompt_tokens=3)
         writer: Any = None
-        return [event async for event in stream.events(reading, writer, StreamOptions(), Pace())]
+        return [event async for event in stream.events(reading, writer, StreamOptions(), AnswerPace())]
 
     assert asyncio.run(told()) == [stream.KEEP_ALIVE] * 3 + [b"data: [DONE]\n\n"]
 

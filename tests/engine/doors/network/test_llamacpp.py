@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from engine.doors.http.llamacpp.types import NEVER
-from engine.doors.http.timings import Pace
+from engine.doors.http.timings import AnswerPace
 from engine.loop.commands import AddRequest
 from engine.protocol import Delta, Prefill, TokenInfo
 from tests.engine.doors.network.conftest import Running
@@ -165,7 +165,7 @@ def test_timings_and_progress_of_openais_interfaces(http: httpx.Client) -> None:
 
 def test_pace_by_the_clock() -> None:
     now = 0.0
-    pace = Pace(reads=True, timed=True, now=lambda: now)
+    pace = AnswerPace(reads=True, timed=True, now=lambda: now)
     now = 2.0
     progress = list(pace.progress(Prefill(id="", done=7, cached=4, total=10)))
     assert [(each.processed, each.time_ms) for each in progress] == [(4, 0.0), (7, 2000.0)]
