@@ -42,6 +42,7 @@ class Progress:
     steps: int = 0
     proposed: int = 0
     accepted: int = 0
+    thinking_tokens: int = 0
 
     def token_came(self, now: float) -> None:
         if self.last_token_at is None:
@@ -58,20 +59,38 @@ class HeldToken(NamedTuple):
     chars: int
 
 
+@dataclass(slots=True)
+class PromptTask:
+    """Results that are computed of a prompt's own tokens: log-probabilities, or an embedding in place of an answer.
+
+    ``logprobs`` is how many alternatives to each token are told (None: nothing is), and ``scored`` counts those that
+    were. With ``pooling``, ``pooled`` [hidden_size] float32 sums the states of ``scored`` tokens. ``second``: where
+    the second of two texts begins, or 0.
+    """
+
+    logprobs: int | None = None
+    pooling: Pooling | None = None
+    second: int = 0
+    scored: int = 0
+    pooled: Tensor | None = None
+
+    def pool(self, states: Tensor, computed: int) -> None:
+        """Add the sum of the states of those of the ``computed`` tokens that were not computed before."""
+        self.pooled = states if self.pooled is None else self.pooled + states
+        self.scored = computed
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Request:
     """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
 
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
-    ``arrival`` numbers requests in order of arrival. ``last_step``, ``preemptions`` and ``standing`` are the
-    scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
+    ``arrival`` numbers requests in order of arrival. ``standing`` is the scheduler's, ``drafting`` is speculation's; no
+    other code writes them. Only the engine thread touches a request.
     ``cache`` has the name of the request and its prompt, and ``pictures`` are where placeholders stand in it.
     ``held`` are its newest tokens that are not told yet; those told have ``content_chars`` characters of content.
     ``adapter`` is the number of the one that answers (`engine.compute.models.adapters`), 0 for the model alone.
     ``constraint`` says which tokens may come next, None: any.
-    ``prompt_logprobs`` is how many alternatives to each token of the prompt are told (None: nothing is), and ``scored``
-    how many tokens were. With ``pooling`` an embedding of the prompt is computed in place of an answer: ``pooled``
-    [hidden_size] float32 sums the states of ``scored`` tokens. ``second``: where the second of two texts begins, or 0.
     ``hand_over`` takes it for another engine once it has all of its tokens.
     """
 
@@ -87,18 +106,11 @@ class Request:
     drafting: Any = None
     adapter: int = 0
     standing: QueueStanding = field(default_factory=QueueStanding)
-    preemptions: int = 0
-    thinking_tokens: int = 0
+    task: PromptTask = field(default_factory=PromptTask)
     held: list[HeldToken] = field(default_factory=list)
     content_chars: int = 0
-    prompt_logprobs: int | None = None
-    scored: int = 0
-    pooling: Pooling | None = None
-    pooled: Tensor | None = None
-    second: int = 0
     constraint: GrammarConstraint | None = None
     hand_over: Callable[[BegunAnswer], None] | None = None
-    last_step: int = -1
     id: str = field(init=False)
     answer: int = field(init=False)
     progress: Progress = field(init=False)
@@ -183,18 +195,13 @@ class Request:
         """Test that verifies draft tokens. At temperature 0 only one token is possible, and the keyed test serves."""
         return "keyed" if self.params.greedy else self.options.acceptance
 
-    def pool(self, states: Tensor) -> None:
-        """Add the sum of the states of all tokens that are computed now and were not before."""
-        self.pooled = states if self.pooled is None else self.pooled + states
-        self.scored = self.num_computed
-
     def usage(self) -> Usage:
         return Usage(
             prompt_tokens=self.prompt_length,
             cached_tokens=self.progress.cached_tokens,
             generated_tokens=self.generated,
             seed=self.params.seed,
-            thinking_tokens=self.thinking_tokens,
+            thinking_tokens=self.progress.thinking_tokens,
         )
 
     def timings(self, now: float) -> Timings:
@@ -212,5 +219,5 @@ class Request:
             steps=progress.steps,
             proposed=progress.proposed,
             accepted=progress.accepted,
-            preemptions=self.preemptions,
+            preemptions=self.standing.preemptions,
         )

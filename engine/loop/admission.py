@@ -10,7 +10,7 @@ from engine.catalogue import OptionError
 from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.compute.sampling.params import MAX_LOGPROBS, SamplingError, resolve, with_least_length
 from engine.decoding.options import EngineOptions
-from engine.decoding.request import Request
+from engine.decoding.request import PromptTask, Request
 from engine.decoding.scheduling.service import STANDARD
 from engine.loading.model import LoadedModel
 from engine.loading.parts.adapter import find_adapter
@@ -73,8 +73,8 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         )
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
-        request.prompt_logprobs = command.prompt_logprobs if answer == 0 else None
-        request.pooling, request.second = command.pooling, command.second
+        told = command.prompt_logprobs if answer == 0 else None
+        request.task = PromptTask(told, command.pooling, command.second)
         request.standing.service = command.service or STANDARD.name
         request.hand_over = command.hand_over
         if command.grammar is not None:

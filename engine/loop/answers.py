@@ -72,7 +72,7 @@ class _Runs:
         request, apart = self._request, []
         if drawn is not None and piece.channel != "content":
             apart = [structs.replace(drawn, chars=piece.chars)]
-            request.thinking_tokens += piece.channel == "thinking"
+            request.progress.thinking_tokens += piece.channel == "thinking"
         elif drawn is not None:
             request.held.append(HeldToken(drawn, piece.own))
         # Tokens are told in the order in which they were drawn: none is held back beyond one of another channel.

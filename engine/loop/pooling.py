@@ -16,10 +16,10 @@ from engine.decoding.speculation.base import DraftTree
 def pooled_rows(piece: Slice[Request]) -> range:
     """The rows of a slice, counted from its first, whose states belong to the embedding and are not in it yet."""
     request = piece.sequence
-    if request.pooling is None:
+    if request.task.pooling is None:
         return range(0)
-    first = request.prompt_length - 1 if request.pooling == "last" else request.scored
-    stop = 1 if request.pooling == "cls" else request.prompt_length
+    first = request.prompt_length - 1 if request.task.pooling == "last" else request.task.scored
+    stop = 1 if request.task.pooling == "cls" else request.prompt_length
     return range(max(0, first - request.num_computed), min(piece.rows, max(0, stop - request.num_computed)))
 
 

@@ -21,11 +21,11 @@ _LOGITS = 1 << 23
 def scored_rows(piece: Slice[Request]) -> range:
     """The rows of a slice, counted from its first, that predict a token of the prompt which was not told yet."""
     request = piece.sequence
-    if request.prompt_logprobs is None:
+    if request.task.logprobs is None:
         return range(0)
     start = request.num_computed
     stop = min(start + piece.rows, request.prompt_length - 1)
-    return range(max(0, request.scored - start), max(0, stop - start))
+    return range(max(0, request.task.scored - start), max(0, stop - start))
 
 
 def wants_scores(slices: Sequence[Slice[Request]]) -> bool:
@@ -57,5 +57,5 @@ def _scores(runner: Runner, states: Tensor, request: Request, begin: int, size: 
     for start in range(0, len(tokens), size):
         mine = tokens[start : start + size]
         logs = torch.log_softmax(runner.logits(states[start : start + size]).to(torch.float32), dim=-1)
-        for token, scores in zip(mine, top_log_probs(logs, mine, request.prompt_logprobs or 0), strict=True):
+        for token, scores in zip(mine, top_log_probs(logs, mine, request.task.logprobs or 0), strict=True):
             yield TokenInfo(id=token, logprob=scores.chosen, top=scores.top)

@@ -55,7 +55,7 @@ def rows_of(
     more, policy, adapter = cache.more_pages, cache.policy, request.adapter
     if pictures is None:
         rows = SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter)
-        return rows._replace(whole=True, second=request.second) if cache.wholes else rows
+        return rows._replace(whole=True, second=request.task.second) if cache.wholes else rows
     shown = seen.rows(pictures, start, start + piece.rows) if seen is not None else ()
     return SequenceRows(tokens, start, cache.pages, wanted, parents, more, policy, states, adapter, request.axes, shown)
 

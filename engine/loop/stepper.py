@@ -158,7 +158,7 @@ class Stepper:
         self.executor.controller.release(request)
         self.requests.pop(request.owner, None)
         self._phases.tell(request, "ended", self.clock())
-        if reason in ("stop", "length") and request.pooling is None:
+        if reason in ("stop", "length") and request.task.pooling is None:
             self._ended.append(self._in_time(request))
         if outcome is None:
             for event in flushed(request):
@@ -250,7 +250,7 @@ class Stepper:
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
         for place, piece in enumerate(plan.slices):
-            if piece.sequence.pooling is not None:
+            if piece.sequence.task.pooling is not None:
                 plan.slices[place] = piece._replace(last=False)  # no token is drawn after it
         return plan
 
@@ -365,9 +365,9 @@ class Stepper:
         if reading and request.answer == 0:
             done = min(request.num_computed, request.prompt_length)
             cached, told = request.progress.cached_tokens, output.scores.get(request.owner, [])
-            request.scored += len(told)
+            request.task.scored += len(told)
             self._emit(Prefill(id=request.id, done=done, cached=cached, total=request.prompt_length, tokens=told))
-        if request.pooling is not None:
+        if request.task.pooling is not None:
             self._pool(request, output.pooled.get(request.owner))
         if verdict is None:
             return None, ()
@@ -395,11 +395,11 @@ class Stepper:
     def _pool(self, request: Request, states: Tensor | None) -> None:
         """Add the ``states`` of a step's rows to an embedding, which is whole where the prompt is read."""
         if states is not None:
-            request.pool(states)
-        if request.pending or request.pooled is None:
+            request.task.pool(states, request.num_computed)
+        if request.pending or request.task.pooled is None:
             return
         assert self.model.model is not None
-        pooled = request.pooled / request.prompt_length if request.pooling == "mean" else request.pooled
+        pooled = request.task.pooled / request.prompt_length if request.task.pooling == "mean" else request.task.pooled
         vector = self.model.model.projected(pooled).cpu().numpy()
         if np.isfinite(vector).all():
             self._emit(Embedded(request.id, vector))

@@ -50,8 +50,8 @@ class SchedulingPolicyContract(Contract):
         jobs = [simulation.add(i, 20, 60) for i in range(4)]
         simulation.drain()
         assert [job.arrival for job in simulation.done] == sorted(job.arrival for job in jobs)
-        assert simulation.done[0].preemptions == 0
-        assert sum(job.preemptions for job in jobs) > 0
+        assert simulation.done[0].standing.preemptions == 0
+        assert sum(job.standing.preemptions for job in jobs) > 0
 
     def test_preemption_and_admission_do_not_alternate(self) -> None:
         simulation = Simulation(12, Limits(64), policy=self.policy)

@@ -54,7 +54,7 @@ class Admission(Generic[S]):
     def preempt(self, sequence: S) -> None:
         """Take the sequence's pages and send it back to the queue; its tokens stay."""
         sequence.cache.preempt()
-        sequence.preemptions += 1
+        sequence.standing.preemptions += 1
         self.running.remove(sequence)
         self.waiting.append(sequence)
 

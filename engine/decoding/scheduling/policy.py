@@ -29,25 +29,25 @@ class QueueStanding:
 
     ``service`` names its service class. ``level`` is its queue where a policy has several (-1: in none yet),
     ``attained`` the seconds that steps worked for it since it is in that queue, and ``served_at`` when one last did.
-    ``overtaken`` counts how often a sequence which arrived later was admitted first.
+    ``overtaken`` counts how often a sequence which arrived later was admitted first, ``preemptions`` how often this one
+    was sent back to the queue, and ``last_step`` numbers the step that worked for it last (-1: none).
     """
 
     arrived_at: float = 0.0
     service: str = "standard"
     overtaken: int = 0
+    preemptions: int = 0
+    last_step: int = -1
     level: int = -1
     attained: float = 0.0
     served_at: float = 0.0
 
 
 class Schedulable(Protocol):
-    """Interface of a sequence for the scheduler; ``last_step``, ``preemptions`` and ``standing`` are the scheduler's
-    and its policy's own."""
+    """Interface of a sequence for the scheduler; ``standing`` is the scheduler's and its policy's own."""
 
     arrival: int
     cache: SequenceCache
-    last_step: int
-    preemptions: int
     standing: QueueStanding
 
     @property
@@ -132,7 +132,7 @@ class SchedulingPolicy:
 
         def place(sequence: S) -> tuple[Tier, bool, int, int]:
             # Who was preempted, or overtaken too often, goes before the others in order of arrival.
-            patient = not sequence.preemptions and sequence.standing.overtaken < MOST_OVERTAKEN
+            patient = not sequence.standing.preemptions and sequence.standing.overtaken < MOST_OVERTAKEN
             by_prefix = looks and patient
             return self.tier(sequence), by_prefix, -found(sequence) if by_prefix else 0, sequence.arrival
 
@@ -144,7 +144,7 @@ class SchedulingPolicy:
 
     def page_level(self, sequence: S) -> int:
         """Its level, or the first of one that gave its pages up often: else two might take them in turns for ever."""
-        return self.level(sequence) if sequence.preemptions < MOST_PREEMPTED else 0
+        return self.level(sequence) if sequence.standing.preemptions < MOST_PREEMPTED else 0
 
 
 def passed(seconds: float, since: float, now: float) -> bool:

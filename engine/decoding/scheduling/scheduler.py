@@ -50,7 +50,7 @@ class Scheduler(Admission[S]):
         elif behind:  # nobody of the queue has room, so that those who run go on, with prompts, too
             rows(plan, limits, behind[: limits.max_batch], [], wanted)
         for piece in plan.slices:
-            piece.sequence.last_step = self._step
+            piece.sequence.standing.last_step = self._step
         return plan
 
     def progress(self, slices: Sequence[Slice[S]], rows: int, seconds: float, now: float) -> None:
@@ -162,7 +162,7 @@ class Scheduler(Admission[S]):
     def _decode(self, plan: Plan[S], decodes: list[S], budget: int) -> None:
         """Grant one row each; if there are too many, in the policy's tiers and longest unserved first."""
         if len(decodes) > budget:
-            decodes = sorted(decodes, key=lambda each: (self.policy.tier(each), each.last_step))[:budget]
+            decodes = sorted(decodes, key=lambda each: (self.policy.tier(each), each.standing.last_step))[:budget]
         for sequence in decodes:
             self._grant(plan, sequence, 1)
 

@@ -30,7 +30,7 @@ class SimulatedRequest:
 
     def __init__(self, arrival: int, spec: TraceRequest, manager: KVCacheManager) -> None:
         self.arrival, self.spec = arrival, spec
-        self.last_step, self.preemptions, self.standing = -1, 0, QueueStanding(spec.at, spec.service)
+        self.standing = QueueStanding(spec.at, spec.service)
         self.cached, self.reach = True, spec.prompt + spec.answer
         self.cache = SequenceCache(manager, NewSequence((str(arrival), 0), [0] * spec.prompt))
         self.first = self.last = self.worst = 0.0
@@ -107,7 +107,7 @@ class Simulator:
             if len(cache.tokens) >= job.reach:
                 self.scheduler.remove(job)
                 at = job.spec.at
-                yield Done(job.spec, job.first - at, self.now - at, job.worst, job.preemptions)
+                yield Done(job.spec, job.first - at, self.now - at, job.worst, job.standing.preemptions)
 
     def _told(self, job: SimulatedRequest, at: float) -> None:
         """Its next token came, and others until now."""

@@ -32,7 +32,7 @@ class Asked:
     def __init__(self, manager: KVCacheManager, arrival: int, tokens: int, wholes: list[tuple[int, int]]) -> None:
         owner = (str(arrival), 0)
         self.cache = SequenceCache(manager, NewSequence(owner, list(range(tokens)), namespace=arrival, wholes=wholes))
-        self.arrival, self.last_step, self.preemptions, self.standing = arrival, 0, 0, QueueStanding()
+        self.arrival, self.standing = arrival, QueueStanding()
         self.cached, self.reach, self.max_draft_tokens = True, 10_000, 0
 
 
@@ -106,5 +106,5 @@ def test_an_answer_and_a_large_picture_do_not_take_turns() -> None:
     manager = windowed(166)
     answer, picture = Asked(manager, 1, 900, []), Asked(manager, 2, 3000, [(2000, 3120)])
     run(manager, [answer, picture], 200)
-    assert picture.preemptions < 3
-    assert answer.preemptions == 0
+    assert picture.standing.preemptions < 3
+    assert answer.standing.preemptions == 0

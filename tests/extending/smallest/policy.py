@@ -8,7 +8,7 @@ from engine.decoding.scheduling.policy import MOST_OVERTAKEN, S, SchedulingPolic
 
 class SmallestPrompt(SchedulingPolicy):
     def tier(self, sequence: S) -> Tier:
-        aged = sequence.preemptions > 0 or sequence.standing.overtaken >= MOST_OVERTAKEN
+        aged = sequence.standing.preemptions > 0 or sequence.standing.overtaken >= MOST_OVERTAKEN
         return (not aged, 0 if aged else sequence.cache.prompt_length)
 
 

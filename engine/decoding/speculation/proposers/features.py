@@ -176,5 +176,5 @@ class FeatureProposer(Proposer):
     def _text(self, request: Request) -> HeadText:
         text = self._texts.get(request.owner)
         if text is None:
-            text = self._texts[request.owner] = HeadText(request, preemptions=request.preemptions)
+            text = self._texts[request.owner] = HeadText(request, preemptions=request.standing.preemptions)
         return text

@@ -98,14 +98,14 @@ class HeadText:
         fits = start == self.held + self._rows
         # Pages may have been replaced by another request's with the same text, which the head may not have read.
         lost = self.first == 0 and self.request.cache.drafts.head < self.held
-        if fits and not lost and self.preemptions == self.request.preemptions:
+        if fits and not lost and self.preemptions == self.request.standing.preemptions:
             return
         if not fits:
             self._waiting.clear()
             self._rows = 0
             self.held, self.output = start, None
         # After preemption the request's pages may be different ones, so that only ``drafts.head`` counts.
-        self.preemptions = self.request.preemptions
+        self.preemptions = self.request.standing.preemptions
         self.first, self.known = 0, self.request.cache.drafts.head
         if self.known < self.held:
             self.first = self.held

@@ -41,14 +41,14 @@ class LastRows:
         # Copied, because a view of one row would keep all states of the step alive.
         kept = torch.stack([row for _, row in fresh])
         for (request, _), row in zip(fresh, kept, strict=True):
-            self._states[request.owner] = _State(row, len(request.tokens) - 1, request.preemptions)
+            self._states[request.owner] = _State(row, len(request.tokens) - 1, request.standing.preemptions)
 
     def has(self, request: Request) -> bool:
         """Return True if the state that drew the last known token is there; an outdated one is dropped."""
         state = self._states.get(request.owner)
         if state is None:
             return False
-        if state.drawn != len(request.tokens) - 1 or state.preemptions != request.preemptions:
+        if state.drawn != len(request.tokens) - 1 or state.preemptions != request.standing.preemptions:
             self.release(request)
             return False
         return True

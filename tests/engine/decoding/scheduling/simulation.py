@@ -95,7 +95,7 @@ class Simulation(Simulator):
         policy, running, admitted = scheduler.policy, scheduler.running, plan.admitted
         assert plan.slices or plan.failed or not (running or scheduler.waiting), "an idle step"
         for victim in plan.preempted:
-            level = policy.level(victim) if victim.preemptions <= MOST_PREEMPTED else 0
+            level = policy.level(victim) if victim.standing.preemptions <= MOST_PREEMPTED else 0
             holders = [other for other in running if other.cache.pages and other not in admitted]
             assert level >= max(map(policy.page_level, holders), default=0)
         if limits.targets or not limits.chunked or (plan.reads and policy.patient):

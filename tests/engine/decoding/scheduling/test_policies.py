@@ -102,11 +102,11 @@ def test_whoever_is_cancelled_leaves_nothing_whatever_it_did(policy: type[Schedu
         there = [*scheduler.running, *scheduler.waiting]
         if arrival % 4 or not there:
             continue
-        request = rng.choice([each for each in scheduler.waiting if each.preemptions] or there)
+        request = rng.choice([each for each in scheduler.waiting if each.standing.preemptions] or there)
         if request in scheduler.running:
             states.add(("prefill", "decode")[request.cache.pending == 1] if request in served else "paused")
         else:
-            states.add("preempted" if request.preemptions else "waiting")
+            states.add("preempted" if request.standing.preemptions else "waiting")
         scheduler.remove(request)
         assert not request.cache.pages
         assert request not in [*scheduler.waiting, *scheduler.running]

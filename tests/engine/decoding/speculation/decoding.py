@@ -94,7 +94,7 @@ class Decoding:
         """Preempted: its pages go, and it comes back with the first ``found`` tokens on others, of which the proposer's
         store has ``drafts``."""
         old = request.pages
-        request.preemptions += 1
+        request.standing.preemptions += 1
         request.cache.num_computed = found
         request.cache.drafts = request.cache.drafts._replace(head=drafts, model=drafts)
         request.cache.pages = []

@@ -243,7 +243,7 @@ def test_a_state_before_the_last_token_is_stale() -> None:
 def test_a_preempted_request_needs_a_new_state() -> None:
     made, one = proposer(), request()
     ready(made, one)
-    one.preemptions += 1
+    one.standing.preemptions += 1
     assert made.propose([ask(one)]) == [NO_DRAFT]
     # It is read again, in two chunks, the second of which draws a token.
     made.see([HiddenRows(one, 0, states(one.tokens[:2]))])
