@@ -46,6 +46,8 @@ class _Language:
         self.code = "en"
         self.translator: QTranslator | None = None
         self.sentences = string.Formatter()
+        self.english: dict[str, str] = {}
+        """Texts that were looked up, without values, and what the source has for them."""
 
 
 _language = _Language()
@@ -99,7 +101,7 @@ def tr(text: str, comment: str = "", /, **values: object) -> str:
     apart ("Open" of a door and "Open" as a command).
     """
     if _language.translator is not None:
-        text = _language.translator.translate(CONTEXT, text, comment or None) or text
+        text = _looked_up(_language.translator, text, comment or None)
     return _language.sentences.vformat(text, (), values) if values else text
 
 
@@ -114,7 +116,18 @@ def plural(one: str, many: str, n: int, /, **values: object) -> str:
 def known(text: str) -> str:
     """A text of the engine's (the title of a switch, say) in the language in force, where it has been translated."""
     translator = _language.translator
-    return translator.translate(CONTEXT, text) or text if translator is not None and text else text
+    return _looked_up(translator, text, None) if translator is not None and text else text
+
+
+def _looked_up(translator: QTranslator, text: str, comment: str | None) -> str:
+    found = translator.translate(CONTEXT, text, comment) or text
+    _language.english.setdefault(found, text)
+    return found
+
+
+def english(text: str) -> str:
+    """What the source has for a text that was looked up; other texts are as they are."""
+    return _language.english.get(text, text)
 
 
 def figure(value: float, spec: str = ",") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -10,12 +11,15 @@ from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QWidget
 
 from app.commands.keymap import Keymap
+from app.language import code, english
 from app.settings.store import SettingsStore
 from app.shortcuts import TABLE
 from app.theme.widgets import tip
 
 RECENT = 12
 """Number of commands run last that are remembered."""
+_PARTS = re.compile(r"(: |…$)")
+"""Between the parts of a command's words that are texts of their own."""
 
 
 class Command(NamedTuple):
@@ -38,6 +42,11 @@ class Command(NamedTuple):
     def words(self) -> str:
         """Group and title, in which a search looks."""
         return f"{self.group}: {self.title}" if self.group else self.title
+
+    @property
+    def english(self) -> str:
+        """The same in English, by which a person may know it whatever the window's language."""
+        return self.words if code() == "en" else "".join(map(english, _PARTS.split(self.words)))
 
 
 class Commands(QObject):

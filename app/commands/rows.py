@@ -28,8 +28,8 @@ class FoundCommand(NamedTuple):
 
 
 def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list[FoundCommand]:
-    """Return the commands that have the words, best first; among equals those that can be done, then those run last,
-    then those that have them sooner.
+    """Return the commands that have the words, be it in English, best first; among equals those that can be done, then
+    those run last, then those that have them sooner.
 
     Without words: those run last, then the others that are not quiet.
     """
@@ -37,9 +37,16 @@ def find(commands: Sequence[Command], words: str, recent: Sequence[str]) -> list
     if not words.strip():
         shown = [command for command in commands if not command.quiet or command.name in ranks]
         return [FoundCommand(command) for command in sorted(shown, key=lambda one: -ranks.get(one.name, 0))][:MOST]
-    matched = ((command, found) for command in commands if (found := match(words, command.words)) is not None)
+    matched = ((command, found) for command in commands if (found := _match(words, command)) is not None)
     best = sorted(matched, key=lambda each: (-each[1].points, _place(each[0], ranks), _at(*each)))
     return [FoundCommand(command, found.places) for command, found in best[:MOST]]
+
+
+def _match(words: str, command: Command) -> TitleMatch | None:
+    """The better match of the command's words and of its English ones, whose letters are not on show."""
+    found, english = match(words, command.words), command.english
+    other = match(words, english) if english != command.words else None
+    return found if other is None or (found and found.points >= other.points) else TitleMatch(other.points, ())
 
 
 def _place(command: Command, ranks: Mapping[str, int]) -> tuple[bool, int, bool]:

@@ -22,7 +22,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, Qt, QThread, QTimer
 from PySide6.QtWidgets import QApplication, QToolButton
 from pytestqt.qtbot import QtBot
 
-from app import proposers
+from app import language, proposers
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.program import WindowProgram
@@ -77,6 +77,14 @@ def _record_starts(kind: type, started: list, monkeypatch: pytest.MonkeyPatch) -
 
 def _runs(item: QTimer | QThread) -> bool:
     return item.isRunning() if isinstance(item, QThread) else item.isActive()
+
+
+@pytest.fixture
+def german() -> Iterator[None]:
+    """What is made meanwhile is in German; texts of modules stay English."""
+    language.choose("de")
+    yield
+    language.choose("en")
 
 
 @pytest.fixture

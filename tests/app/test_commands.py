@@ -14,6 +14,7 @@ from app.commands.match import match
 from app.commands.palette import NOTHING, Palette
 from app.commands.registry import Command
 from app.commands.rows import find
+from app.language import tr
 from app.program import WindowProgram
 from app.settings.store import Preset, SettingsStore
 from app.shortcuts import TABLE, Shortcut
@@ -60,6 +61,16 @@ def test_the_best_title_comes_first_and_what_was_run_last_before_its_equals():
     assert [found.command.title for found in find(commands, "model", [])] == best, "what can be done now"
     assert "Quiet model" not in [found.command.title for found in find(commands, " ", [])]
     assert next(iter(find(commands, "", ["Quiet model"]))).command.title == "Quiet model"
+
+
+@pytest.mark.usefixtures("german")
+def test_a_command_is_found_by_its_words_in_either_language():
+    loaded = Command("open", f"{tr('Open it now')}…", print, group=tr("Language"))
+    assert (loaded.words, loaded.english) == ("Sprache: Jetzt öffnen…", "Language: Open it now…")
+    commands = [loaded, Command("x", "Jetzt", print)]
+    assert [found.command.name for found in find(commands, "öffnen", [])] == ["open"]
+    assert [(found.command.name, found.places) for found in find(commands, "language now", [])] == [("open", ())]
+    assert find(commands, "spr now", []) == [], "not a mixture of both"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,6 @@ assert _spec is not None
 assert _spec.loader is not None
 update = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(update)
-
-
-@pytest.fixture
-def german() -> Iterator[None]:
-    language.choose("de")
-    yield
-    language.choose("en")
 
 
 def test_a_sentence_is_english_until_a_language_is_chosen(tmp_path: Path) -> None:

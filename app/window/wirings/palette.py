@@ -15,6 +15,7 @@ from app.commands.registry import Command
 from app.help.page import HelpPage
 from app.history.store import HistoryStore
 from app.lab.tools import TOOLS
+from app.language import english
 from app.link.link import EngineLink
 from app.link.switches import reason
 from app.models.state.library import ModelLibrary
@@ -107,7 +108,7 @@ class PaletteWiring(QObject):
         page = self._window.settings_page
         for row in page.rows:
             run = partial(self._show, MainWindow.SETTINGS, partial(page.reveal, row))
-            yield Command(f"setting {row.name}", row.name, run, "Settings", quiet=True)
+            yield Command(f"setting {english(row.name)}", row.name, run, "Settings", quiet=True)
 
     def _help(self) -> Iterator[Command]:
         for page in self._help_page.pages:
