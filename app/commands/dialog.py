@@ -18,16 +18,17 @@ from PySide6.QtWidgets import (
 )
 
 from app.commands.keymap import Keymap, native
+from app.language import tr
 from app.shortcuts import Shortcut
 from app.theme.question import ask
 from app.theme.room import Scrolled, room_of
 from app.theme.widgets import button_text, caption, fill, named, say, tip
 
-NONE = "None"
-HOW = "Press the new keys. Backspace takes them away, Esc leaves them as they are."
+NONE = tr("None", "no keys")
+HOW = tr("Press the new keys. Backspace takes them away, Esc leaves them as they are.")
 _LETTERS = 44
 """Letters of a command's words that stand in one line at least."""
-INTRODUCTION = "Click the keys of a command to choose others."
+INTRODUCTION = tr("Click the keys of a command to choose others.")
 
 
 class KeyField(QKeySequenceEdit):
@@ -76,10 +77,12 @@ class KeyCell(QStackedWidget):
 
     def show_keys(self, keys: str) -> None:
         self.button.setText(button_text(keys or NONE))
-        self.button.setAccessibleName(f"Keys of “{self._entry.words}”: {keys or NONE}")
+        self.button.setAccessibleName(tr("Keys of “{command}”: {keys}", command=self._entry.words, keys=keys or NONE))
 
     def _ask(self) -> None:
-        field = self._field = named(KeyField(), "keys.field", title=f"New keys of “{self._entry.words}”")
+        field = self._field = named(
+            KeyField(), "keys.field", title=tr("New keys of “{command}”", command=self._entry.words)
+        )
         field.pressed.connect(self._on_pressed)
         field.left.connect(self._on_left)
         self.addWidget(field)
@@ -117,7 +120,7 @@ class ShortcutsDialog(QDialog):
         """The keys of a command, and what brings back the usual ones."""
         self._wish: tuple[Shortcut, str, Shortcut] | None = None
         """A command, the keys that are wanted for it, and the command that has them."""
-        named(self, "shortcuts", windowTitle="Keyboard shortcuts")
+        named(self, "shortcuts", windowTitle=tr("Keyboard shortcuts"))
         inside = QWidget()
         column = fill(QVBoxLayout(inside), margins=(24, 8, 24, 16), spacing=8)
         for group in dict.fromkeys(entry.group for entry in keymap.table):
@@ -147,7 +150,7 @@ class ShortcutsDialog(QDialog):
                 cell.asked.connect(self._on_asked)
                 cell.left.connect(self._say)
                 cell.pressed.connect(lambda keys, entry=entry: self._want(entry, keys))
-                reset = named(QPushButton("Reset"), f"keys.{entry.action}.reset", kind="link")
+                reset = named(QPushButton(tr("Reset")), f"keys.{entry.action}.reset", kind="link")
                 reset.clicked.connect(lambda _=False, entry=entry: self._want(entry, entry.keys))
                 policy = reset.sizePolicy()
                 policy.setRetainSizeWhenHidden(True)
@@ -156,15 +159,15 @@ class ShortcutsDialog(QDialog):
                 fill(grid, (cell, row, 1), (reset, row, 2))
             else:
                 keys = named(QLabel(native(entry.keys)), role="mute")
-                keys.setToolTip(tip("These keys cannot be changed."))
+                keys.setToolTip(tip(tr("These keys cannot be changed.")))
                 fill(grid, (keys, row, 1, Qt.AlignmentFlag.AlignHCenter))
         return grid
 
     def _foot(self) -> QWidget:
         foot = named(QWidget(), surface="panel", edge="top")
         self.said = caption(INTRODUCTION, "keys.said")
-        self.swap = named(QPushButton("Swap"), "keys.swap", clicked=self._on_swap)
-        self.reset = named(QPushButton("Reset all…"), "keys.reset", kind="quiet", clicked=self._ask_reset)
+        self.swap = named(QPushButton(tr("Swap")), "keys.swap", clicked=self._on_swap)
+        self.reset = named(QPushButton(tr("Reset all…")), "keys.reset", kind="quiet", clicked=self._ask_reset)
         fill(QHBoxLayout(foot), (self.said, 1), self.swap, self.reset, margins=(24, 8, 16, 8), spacing=8)
         return foot
 
@@ -173,8 +176,8 @@ class ShortcutsDialog(QDialog):
             cell.show_keys(self._keymap.shown(action))
             usual = self._keymap.default(action)
             reset.setVisible(self._keymap.is_changed(action))
-            reset.setToolTip(tip(f"Back to {native(usual) if usual else 'no keys'}"))
-            reset.setAccessibleName(f"Reset: {cell.button.accessibleName()}")
+            reset.setToolTip(tip(tr("Back to {keys}", keys=native(usual)) if usual else tr("Back to no keys")))
+            reset.setAccessibleName(tr("Reset: {what}", what=cell.button.accessibleName()))
         self.reset.setEnabled(self._keymap.any_changed)
         self._say()
 
@@ -191,10 +194,13 @@ class ShortcutsDialog(QDialog):
         sentence, holder = self._keymap.ruling(entry.action, keys)
         if holder is not None:
             mine = self._keymap.shown(entry.action)
-            gets = f"gets {mine}" if mine else "is then without keys"
-            self._say(
-                f"{sentence} Swap: “{entry.words}” gets {native(keys)}, and that one {gets}.", (entry, keys, holder)
+            gets = {"command": entry.words, "keys": native(keys)}
+            offer = (
+                tr("Swap: “{command}” gets {keys}, and that one gets {others}.", others=mine, **gets)
+                if mine
+                else tr("Swap: “{command}” gets {keys}, and that one is then without keys.", **gets)
             )
+            self._say(f"{sentence} {offer}", (entry, keys, holder))
         elif sentence:
             self._say(sentence)
         else:
@@ -207,6 +213,6 @@ class ShortcutsDialog(QDialog):
             self._keymap.swap(entry.action, keys, holder.action)
 
     def _ask_reset(self) -> None:
-        question = "All commands get their usual keys again. The keys that you chose are forgotten."
+        question = tr("All commands get their usual keys again. The keys that you chose are forgotten.")
         role = QMessageBox.ButtonRole.ResetRole
-        ask(self, "keys.reset.ask", "Keyboard shortcuts", question, "Reset all", self._keymap.reset_all, role)
+        ask(self, "keys.reset.ask", tr("Keyboard shortcuts"), question, tr("Reset all"), self._keymap.reset_all, role)

@@ -8,23 +8,24 @@ from typing import NamedTuple
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence
 
+from app.language import tr
 from app.settings.store import SettingsStore
 from app.shortcuts import Shortcut
 
 _STANDARD = {
-    "copies text": ("Copy",),
-    "cuts text out": ("Cut",),
-    "pastes": ("Paste",),
-    "undoes what was typed": ("Undo",),
-    "does again what was undone": ("Redo",),
-    "chooses the whole text": ("SelectAll",),
-    "moves the text cursor": (
+    tr("{keys} copies text in every field."): ("Copy",),
+    tr("{keys} cuts text out in every field."): ("Cut",),
+    tr("{keys} pastes in every field."): ("Paste",),
+    tr("{keys} undoes what was typed in every field."): ("Undo",),
+    tr("{keys} does again what was undone in every field."): ("Redo",),
+    tr("{keys} chooses the whole text in every field."): ("SelectAll",),
+    tr("{keys} moves the text cursor in every field."): (
         *("MoveToNextWord", "MoveToPreviousWord", "MoveToStartOfDocument", "MoveToEndOfDocument"),
         *("SelectNextWord", "SelectPreviousWord", "SelectStartOfDocument", "SelectEndOfDocument"),
     ),
-    "deletes text": ("DeleteStartOfWord", "DeleteEndOfWord"),
+    tr("{keys} deletes text in every field."): ("DeleteStartOfWord", "DeleteEndOfWord"),
 }
-"""Keys that every field for text has, by what they do there."""
+"""Keys that every field for text has, by the sentence on what they do there."""
 _ALONE = (Qt.Key.Key_F1, Qt.Key.Key_F35)
 """Keys that are of use without Ctrl or Alt: the first and the last of them."""
 
@@ -83,13 +84,15 @@ class Keymap(QObject):
             return Ruling()
         for entry in self.table:
             if not entry.action and _same(entry.keys, keys):
-                return Ruling(f"{native(keys)} is “{entry.words}” and cannot be changed.")
+                return Ruling(
+                    tr("{keys} is “{command}” and cannot be changed.", keys=native(keys), command=entry.words)
+                )
         if why := _unusable(keys):
             return Ruling(why)
         for other, held in self._keys.items():
             if any(_same(keys, each) for each in held):
                 entry = self._entries[other]
-                return Ruling(f"{native(keys)} is “{entry.words}”.", entry)
+                return Ruling(tr("{keys} is “{command}”.", keys=native(keys), command=entry.words), entry)
         return Ruling()
 
     def choose(self, action: str, keys: str) -> None:
@@ -156,14 +159,16 @@ def _unusable(keys: str) -> str:
     """Reason, as a sentence, that no command can have these keys; "" if one can."""
     sequence = QKeySequence(keys)
     if sequence.count() != 1 or not sequence.toString():
-        return "Only a single combination of keys can be used."
+        return tr("Only a single combination of keys can be used.")
     combination = sequence[0]  # type: ignore[index]
     key, modifiers = combination.key(), combination.keyboardModifiers()
     for does, names in _STANDARD.items():
         standard = (getattr(QKeySequence.StandardKey, name) for name in names)
         if any(sequence in QKeySequence.keyBindings(each) for each in standard):
-            return f"{native(keys)} {does} in every field."
+            return does.format(keys=native(keys))
     commands = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
     if not modifiers & commands and not _ALONE[0] <= key <= _ALONE[1]:
-        return f"{native(keys)} alone is needed for typing. Hold Ctrl or Alt as well, or use a function key."
+        return tr(
+            "{keys} alone is needed for typing. Hold Ctrl or Alt as well, or use a function key.", keys=native(keys)
+        )
     return ""

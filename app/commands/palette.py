@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QAbstractItemView, QApplication, QFrame, QLineEdit
 
 from app.commands.registry import Command, Commands
 from app.commands.rows import ROW_PX, CommandDelegate, CommandRows, find
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import caption, fill, named, say
 
@@ -16,7 +17,7 @@ _WIDTH, _ROWS, _TOP = 620, 11, 0.1
 _EDGE = 16
 """Pixels of the window at each side that it leaves free at least."""
 _MOVES = {Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown}
-NOTHING = "No command, chat or model has these letters. Try fewer of them."
+NOTHING = tr("No command, chat or model has these letters. Try fewer of them.")
 
 
 class Palette(QWidget):
@@ -30,12 +31,14 @@ class Palette(QWidget):
         self._before: QWidget | None = None
         """The widget that had the keyboard."""
         self.hide()
-        self.card = named(QFrame(self), "palette", title="Commands", card="palette")
+        self.card = named(QFrame(self), "palette", title=tr("Commands"), card="palette")
         self.field = named(
-            QLineEdit(placeholderText="Find a command, a chat or a model"), "palette.field", title="Find a command"
+            QLineEdit(placeholderText=tr("Find a command, a chat or a model")),
+            "palette.field",
+            title=tr("Find a command"),
         )
         self.rows = CommandRows(self)
-        self.list = named(QListView(), "palette.list", title="Commands found", focusPolicy=Qt.FocusPolicy.NoFocus)
+        self.list = named(QListView(), "palette.list", title=tr("Commands found"), focusPolicy=Qt.FocusPolicy.NoFocus)
         self.list.setModel(self.rows)
         self.list.setItemDelegate(CommandDelegate(theme, self.list))
         named(self.list, uniformItemSizes=True, editTriggers=QAbstractItemView.EditTrigger.NoEditTriggers)

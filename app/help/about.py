@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 from app import version
 from app.help import licences
 from app.help.licences import Bundled
+from app.language import tr
 from app.theme.room import room_of
 from app.theme.theme import Theme
 from app.theme.widgets import caption, fill, named, tip
@@ -40,23 +41,24 @@ class AboutDialog(QDialog):
         self._theme = theme
         self._entries: list[Bundled] | None = None
         self._found: list[Bundled] = []
-        named(self, "about", windowTitle="About Kvasir")
+        named(self, "about", windowTitle=tr("About Kvasir"))
         wanted = SIZE * max(1.0, theme.scale)
         self.resize(wanted.boundedTo(room_of(self)))
         self.title = named(QLabel(), role="title")
         self.summary = caption()
         self.search_field = named(
-            QLineEdit(placeholderText="Search by name or licence", clearButtonEnabled=True), title="Search the licences"
+            QLineEdit(placeholderText=tr("Search by name or licence"), clearButtonEnabled=True),
+            title=tr("Search the licences"),
         )
         self.search_field.textChanged.connect(self._search)
-        self.list = named(QListWidget(), title="Parts that Kvasir is made of")
+        self.list = named(QListWidget(), title=tr("Parts that Kvasir is made of"))
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.currentRowChanged.connect(self._show)
         self.name = named(QLabel(textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse), role="figure")
         self.about = caption()
         self.text = QPlainTextEdit(readOnly=True)
         self.text.document().setDocumentMargin(0)
-        self.text.setAccessibleName("Text of the licence")
+        self.text.setAccessibleName(tr("Text of the licence"))
         self._lay_out()
         self._recolour()
         theme.changed.connect(self._recolour)
@@ -90,11 +92,16 @@ class AboutDialog(QDialog):
             self._entries = licences.load(self._folder)
         except (OSError, msgspec.MsgspecError) as error:
             self._entries = []
-            where = f"The list of licences in {self._folder} cannot be read"
-            self.summary.setText(f"{where} ({error}). Install Kvasir again.")
+            self.summary.setText(
+                tr(
+                    "The list of licences in {folder} cannot be read ({why}). Install Kvasir again.",
+                    folder=self._folder,
+                    why=error,
+                )
+            )
         else:
-            made = f"Made of {len(self._entries)} parts by many people."
-            self.summary.setText(f"{made} Choose one to read where it comes from and under which terms.")
+            made = tr("Made of {n} parts by many people.", n=len(self._entries))
+            self.summary.setText(f"{made} {tr('Choose one to read where it comes from and under which terms.')}")
         own = next((entry.version for entry in self._entries if entry.name.lower() == "kvasir"), "")
         self.title.setText(f"Kvasir {own or version.installed()}")
 
@@ -114,12 +121,16 @@ class AboutDialog(QDialog):
     def _show(self, row: int) -> None:
         if not 0 <= row < len(self._found):
             self.name.setText("")
-            self.about.setText("No part has these words in its name or licence." if self._entries else "")
+            self.about.setText(tr("No part has these words in its name or licence.") if self._entries else "")
             self.text.setPlainText("")
             return
         entry = self._found[row]
         self.name.setText(entry.name)
-        words = (f"Version {entry.version}" if entry.version else "", entry.licence or "Licence not named", entry.home)
+        words = (
+            tr("Version {version}", version=entry.version) if entry.version else "",
+            entry.licence or tr("Licence not named"),
+            entry.home,
+        )
         self.about.setText(" · ".join(word for word in words if word))
         self.text.setPlainText(licences.text(entry))
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.language import tr
+
 log = logging.getLogger(__name__)
 
 INDEX = "index.json"
@@ -73,12 +75,12 @@ def text(entry: Bundled) -> str:
             body = path.read_text(encoding="utf-8", errors="replace").rstrip().lstrip("\n")
         except OSError as error:
             log.warning("licence text %s: %s", path, error)
-            body = f"This text could not be read ({error.strerror})."
+            body = tr("This text could not be read ({why}).", why=error.strerror)
         parts.append(f"{path.name}\n\n{body}" if len(entry.files) > 1 else body)
     if parts:
         return "\n\n\n".join(parts)
-    where = f" It is at {entry.home}." if entry.home else ""
-    return f"Its licence's text did not come with it.{where}"
+    none = tr("Its licence's text did not come with it.")
+    return f"{none} {tr('It is at {address}.', address=entry.home)}" if entry.home else none
 
 
 def _sorted(entries: list[Bundled]) -> list[Bundled]:

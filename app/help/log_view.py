@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app.help.log_lines import LogLine, LogTail
+from app.language import tr
 from app.theme.room import room_of
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption, fill, named, say
@@ -24,12 +25,12 @@ SIZE = QSize(960, 600)
 EVERY_MS = 500
 MOST = 5000
 """Number of lines that are kept, the last ones."""
-_SEVERITY = {"0": "every level", "2": "warnings", "3": "errors"}
+_SEVERITY = {"0": tr("every level"), "2": tr("warnings"), "3": tr("errors")}
 """Least severity of a line, an index into :data:`app.help.log_lines.LEVELS`, and its name."""
-_SOURCES = {"": "everything", "window": "window", "engine": "engine"}
+_SOURCES = {"": tr("everything"), "window": tr("window"), "engine": tr("engine")}
 _TONES = {2: "warn", 3: "bad", 4: "bad"}
-NOTHING = "No line of the log has that level, source and words."
-EMPTY = "The log is empty."
+NOTHING = tr("No line of the log has that level, source and words.")
+EMPTY = tr("The log is empty.")
 
 
 class _Colours(QSyntaxHighlighter):
@@ -55,24 +56,26 @@ class LogDialog(QDialog):
         super().__init__(parent)
         self._tail, self._theme = LogTail(path), theme
         self._lines: list[LogLine] = []
-        named(self, "log", windowTitle="Log")
+        named(self, "log", windowTitle=tr("Log"))
         self.resize((SIZE * max(1.0, theme.scale)).boundedTo(room_of(self)))
-        self.words = named(QLineEdit(placeholderText="Words", clearButtonEnabled=True), "log.words", title="Words")
+        self.words = named(
+            QLineEdit(placeholderText=tr("Words"), clearButtonEnabled=True), "log.words", title=tr("Words")
+        )
         self.words.textChanged.connect(self._show)
         self._least, self._from = 0, ""
-        level = Segments("Level", list(_SEVERITY), list(_SEVERITY.values()), "log.level")
+        level = Segments(tr("Level"), list(_SEVERITY), list(_SEVERITY.values()), "log.level")
         level.choose("0")
         level.chosen.connect(self._on_level)
-        source = Segments("Written by", list(_SOURCES), list(_SOURCES.values()), "log.source")
+        source = Segments(tr("Written by"), list(_SOURCES), list(_SOURCES.values()), "log.source")
         source.choose("")
         source.chosen.connect(self._on_source)
-        self.text = named(QPlainTextEdit(readOnly=True), "log.text", title="Lines of the log")
+        self.text = named(QPlainTextEdit(readOnly=True), "log.text", title=tr("Lines of the log"))
         self.text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._colours = _Colours(self.text, theme)
         self.said = caption(name="log.said")
-        self.where = caption(f"{path}. Keys and passwords are hidden.", "log.where")
-        copy = named(QPushButton("Copy"), "log.copy", title="Copy the lines on show", clicked=self._copy)
-        folder = named(QPushButton("Show in folder"), "log.folder", clicked=self._open_folder)
+        self.where = caption(f"{path}. {tr('Keys and passwords are hidden.')}", "log.where")
+        copy = named(QPushButton(tr("Copy")), "log.copy", title=tr("Copy the lines on show"), clicked=self._copy)
+        folder = named(QPushButton(tr("Show in folder")), "log.folder", clicked=self._open_folder)
         filters = fill(QHBoxLayout(), level, source, 1, spacing=8)
         foot = fill(QHBoxLayout(), (self.where, 1), copy, folder, spacing=8)
         fill(
@@ -88,10 +91,10 @@ class LogDialog(QDialog):
         try:
             came = self._tail.read()
         except FileNotFoundError:
-            say(self.said, f"There is no log at {self._tail.path} yet.")
+            say(self.said, tr("There is no log at {path} yet.", path=self._tail.path))
             return
         except OSError as error:
-            say(self.said, f"{self._tail.path} cannot be read ({error.strerror}).")
+            say(self.said, tr("{path} cannot be read ({why}).", path=self._tail.path, why=error.strerror))
             return
         if came:
             self._lines = [*self._lines, *came][-MOST:]

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.help.pages import Page, load, search
+from app.language import code, tr
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named, tip
 
@@ -48,16 +49,16 @@ class HelpPage(FocusFirst):
         self._found: list[Page] = []
         named(self, surface="bg")
         self.search_field = named(
-            QLineEdit(placeholderText="Search the help", clearButtonEnabled=True), title="Search the help"
+            QLineEdit(placeholderText=tr("Search the help"), clearButtonEnabled=True), title=tr("Search the help")
         )
         self.search_field.textChanged.connect(self._search)
         self.first = self.search_field
-        self.topics = named(QListWidget(), title="Help topics")
+        self.topics = named(QListWidget(), title=tr("Help topics"))
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         named(self.topics, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.topics.setResizeMode(QListView.ResizeMode.Adjust)  # rows are higher where the scroll bar takes room
         self.topics.currentItemChanged.connect(self._show)
-        self.text = named(QTextBrowser(openLinks=False), title="Help text")
+        self.text = named(QTextBrowser(openLinks=False), title=tr("Help text"))
         self.text.anchorClicked.connect(self._follow)
         self._lay_out()
         self._fit()
@@ -97,14 +98,14 @@ class HelpPage(FocusFirst):
         self._side = side = QWidget()
         named(side, surface="panel", edge="right")
         column = fill(QVBoxLayout(side), self.search_field, (self.topics, 1), margins=12, spacing=8)
-        shortcuts = QPushButton("Keyboard shortcuts")
-        shortcuts.setAccessibleName("Keyboard shortcuts")
+        shortcuts = QPushButton(tr("Keyboard shortcuts"))
+        shortcuts.setAccessibleName(tr("Keyboard shortcuts"))
         shortcuts.clicked.connect(self.shortcuts_requested)
         column.addWidget(shortcuts)
-        log = named(QPushButton("Log"), "help.log", title="Log", clicked=self.log_requested)
+        log = named(QPushButton(tr("Log")), "help.log", title=tr("Log"), clicked=self.log_requested)
         column.addWidget(log)
-        about = QPushButton("About and licences")
-        named(about, "help.about", title="About Kvasir, and licences")
+        about = QPushButton(tr("About and licences"))
+        named(about, "help.about", title=tr("About Kvasir, and licences"))
         about.clicked.connect(self.about_requested)
         column.addWidget(about)
         row = fill(QHBoxLayout(self), side, 1, margins=0, spacing=0)
@@ -134,8 +135,8 @@ class HelpPage(FocusFirst):
         if self._found:
             self._show(self.topics.currentItem())
         else:
-            what = "Nothing in the help has these words. Try fewer or other words." if words else ""
-            missing = what or f"The help texts are not at {self._folder}. Install Kvasir again."
+            what = tr("Nothing in the help has these words. Try fewer or other words.") if words else ""
+            missing = what or tr("The help texts are not at {folder}. Install Kvasir again.", folder=self._folder)
             self.text.setHtml(self._html("", f"<p>{escape(missing)}</p>"))
 
     def _set_fonts(self) -> None:
@@ -148,7 +149,12 @@ class HelpPage(FocusFirst):
     def _show(self, item: QListWidgetItem | None) -> None:
         page = item.data(Qt.ItemDataRole.UserRole) if item is not None else None
         if page is not None:
-            self.text.setHtml(self._html(page.title, self._rendered(page)))
+            self.text.setHtml(self._html(page.title, self._language() + self._rendered(page)))
+
+    def _language(self) -> str:
+        """Says that the pages are English, where the window is not."""
+        said = "" if code() == "en" else escape(tr("The pages of the help are in English."))
+        return said and f'<p style="color: {self._theme.tokens.mute}">{said}</p>'
 
     def _rendered(self, page: Page) -> str:
         """The page's text as HTML; a link that leads nowhere from here is its words alone."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from app.history.records import LATEST, AnswerStats, Chat, ListedChat, Role, State, StoredMessage, TextSpan
+from app.language import tr
 from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolCall, ToolResult
 
 CHAT = (
@@ -53,7 +54,7 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
     cells = _Row("chats", CHAT, row, bad)
     return Chat(
         cells.id,
-        cells.text("title", "Chat"),
+        cells.text("title", tr("Chat")),
         cells.moment("created"),
         cells.moment("updated"),
         cells.text("system_prompt"),
@@ -76,7 +77,7 @@ def listed(row: tuple[Any, ...], bad: list[Bad]) -> ListedChat:
     cells = _Row("chats", LISTED, row, bad)
     return ListedChat(
         cells.id,
-        cells.text("title", "Chat"),
+        cells.text("title", tr("Chat")),
         cells.moment("updated"),
         cells.text("folder"),
         bool(pinned),

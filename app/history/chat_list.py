@@ -9,14 +9,15 @@ from typing import Any, Literal, NamedTuple
 from PySide6.QtCore import QAbstractListModel, QMimeData, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 
 from app.history.records import Folder, ListedChat, SearchHit
+from app.language import plural, tr
 from app.theme.widgets import tip
 
 Index = QModelIndex | QPersistentModelIndex
-RUNNING, UNREAD = "an answer is being written", "answered, not read yet"
-ARCHIVED = "archived"
+RUNNING, UNREAD = tr("an answer is being written"), tr("answered, not read yet")
+ARCHIVED = tr("archived")
 MIME = "application/x-kvasir-chat"
 """What a dragged chat is: its id."""
-PINNED, FOLDERS = "Pinned", "Folders"
+PINNED, FOLDERS = tr("Pinned"), tr("Folders")
 
 
 class ChatListRow(NamedTuple):
@@ -57,8 +58,9 @@ def grouped(chats: Sequence[ListedChat], today: datetime.date) -> list[ChatListR
     before = datetime.datetime.combine(today - datetime.timedelta(days=1), datetime.time()).timestamp()
     rows: list[ChatListRow] = []
     last = ""
+    headings = tr("Today"), tr("Yesterday"), tr("Earlier")
     for chat in chats:
-        heading = "Today" if chat.updated >= begins else "Yesterday" if chat.updated >= before else "Earlier"
+        heading = headings[(chat.updated < begins) + (chat.updated < before)]
         if heading != last:
             rows.append(ChatListRow(heading))
             last = heading
@@ -88,7 +90,7 @@ def arranged(
         rows += _inside(inside) if not folder.folded else []
     rows += grouped(others, today)
     if archived:
-        rows.append(ChatListRow("Archived", archive=True, chats=len(archived), opened=archive_open))
+        rows.append(ChatListRow(tr("Archived"), archive=True, chats=len(archived), opened=archive_open))
         rows += _inside(archived) if archive_open else []
     return rows
 
@@ -124,7 +126,7 @@ class ChatListModel(QAbstractListModel):
         self._replace(arranged(chats, folders, datetime.date.today(), self.archive_open))
 
     def show_found(self, found: Sequence[SearchHit]) -> None:
-        heading = "Found" if found else "Nothing found"
+        heading = tr("Found") if found else tr("Nothing found")
         self._replace(
             [
                 ChatListRow(heading),
@@ -184,12 +186,12 @@ class ChatListModel(QAbstractListModel):
     def _words(self, row: ChatListRow, index: Index) -> str | None:
         """All that is to say of a row."""
         if row.folds:
-            kind = "archive" if row.archive else "folder"
-            chats = "1 chat" if row.chats == 1 else f"{row.chats:,} chats"
-            return f"{row.text}: {kind}, {chats}, {'open' if row.opened else 'folded'}"
+            kind = tr("archive") if row.archive else tr("folder")
+            chats = plural("1 chat", "{n:,} chats", row.chats)
+            return f"{row.text}: {kind}, {chats}, {tr('open', 'a folder') if row.opened else tr('folded')}"
         if row.chat is None:
             return None
-        tags = f"tagged {', '.join(row.chat.tags)}" if row.chat.tags else ""
+        tags = tr("tagged {tags}", tags=", ".join(row.chat.tags)) if row.chat.tags else ""
         parts = (row.text, self.mark(index), ARCHIVED if row.chat.archived else "", tags)
         return ": ".join(part for part in parts if part)
 

@@ -7,6 +7,7 @@ from PySide6.QtGui import QFontMetrics, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.history.chat_list import ARCHIVED, RUNNING, ChatListModel, ChatListRow, Index
+from app.language import figure, tr
 from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
 from app.theme.widgets import named
 
@@ -72,7 +73,7 @@ class ChatDelegate(QStyledItemDelegate):
         return tag if chat is not None and tag in chat.tags else ""
 
     def createEditor(self, parent: QWidget, option: QStyleOptionViewItem, index: Index) -> QWidget:
-        title = "Name of the folder" if _model(index).row(index).folder is not None else "Title of the chat"
+        title = tr("Name of the folder") if _model(index).row(index).folder is not None else tr("Title of the chat")
         return named(QLineEdit(parent, maxLength=200), title=title)
 
     def updateEditorGeometry(self, editor: QWidget, option: QStyleOptionViewItem, index: Index) -> None:
@@ -102,7 +103,7 @@ class ChatDelegate(QStyledItemDelegate):
         painter.setPen(pen)
         painter.drawPolyline(QPolygonF([centre + QPointF(x * side, y * side) for x, y in tips]))
         painter.setFont(self._theme.ui_font(CAPTION_PX))
-        count = f"{row.chats:,}"
+        count = figure(row.chats)
         room = painter.fontMetrics().horizontalAdvance(count)
         painter.setPen(self._theme.color("mute"))
         painter.drawText(rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, count)

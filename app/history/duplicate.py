@@ -9,6 +9,7 @@ import msgspec
 
 from app.history.records import StoredMessage, new_id, now
 from app.history.store import HistoryStore
+from app.language import tr
 
 
 def duplicate(history: HistoryStore, chat_id: str) -> str:
@@ -27,7 +28,9 @@ def duplicate(history: HistoryStore, chat_id: str) -> str:
     copy, ids = new_id(), {message.id: new_id() for message in messages}
     with history.together():
         history.save_chat(
-            chat._replace(id=copy, title=f"{chat.title} (copy)", updated=now(), leaf=ids.get(chat.leaf, ""))
+            chat._replace(
+                id=copy, title=tr("{title} (copy)", title=chat.title), updated=now(), leaf=ids.get(chat.leaf, "")
+            )
         )
         for digest in {message.stats.tools for message in messages} - {""}:
             with contextlib.suppress(LookupError):

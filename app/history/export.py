@@ -8,10 +8,11 @@ import re
 import time
 from collections.abc import Sequence
 
-from app.documents.records import Document, DocumentUse, counted, size_of
+from app.documents.records import Document, DocumentUse, size_of
 from app.history.records import Chat, ListedChat, StoredMessage, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
+from app.language import plural, tr
 from engine.base.lines import split_lines
 from engine.protocol import ToolCall, ToolResult
 
@@ -28,7 +29,7 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(chat.created))
     lines = [f"# {chat.title}", "", f"*{day}*", ""]
     if chat.system_prompt:
-        lines += ["## System", "", _closed(chat.system_prompt), ""]
+        lines += [f"## {tr('System')}", "", _closed(chat.system_prompt), ""]
     for message in path:
         if message.role != "tool":
             lines += [f"## {speaker(message)}", ""]
@@ -43,7 +44,7 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
         for part in message.parts:
             lines += _part(part)
         if message.state == "interrupted":
-            lines += ["*(interrupted)*", ""]
+            lines += [f"*({tr('interrupted')})*", ""]
     return "\n".join(lines)
 
 
@@ -59,41 +60,56 @@ def unsaved_to_markdown(history: HistoryStore) -> str:
         chat, draft = history.chat(chat_id), history.draft(chat_id)
         if chat is not None:
             parts.append(chat_to_markdown(history, chat))
-        parts += [f"## Not sent\n\n{text}\n" for text in (draft.text, draft.before) if text]
+        parts += [f"## {tr('Not sent')}\n\n{text}\n" for text in (draft.text, draft.before) if text]
     return "\n".join(parts)
 
 
 def file_name(chat: Chat | ListedChat, suffix: str = ".md") -> str:
     """A name for the exported file that every file system takes."""
     name = " ".join(_UNSAFE.sub(" ", chat.title).split()).encode("utf-8", "replace").decode()
-    name = name.strip(" .")[:80].rstrip(" .") or "chat"
+    name = name.strip(" .")[:80].rstrip(" .") or tr("chat")
     return f"{name}_{suffix}" if _RESERVED.fullmatch(name) else name + suffix
 
 
 def speaker(message: StoredMessage) -> str:
     """Who wrote a message; a person's words in an answer are not given out as the model's alone."""
     if message.role == "user":
-        return "You"
-    return f"{message.stats.model or 'Answer'}{' (edited)' if message.stats.edited else ''}"
+        return tr("You")
+    name = message.stats.model or tr("Answer")
+    return tr("{name} (edited)", name=name) if message.stats.edited else name
 
 
 def document_line(document: Document, use: DocumentUse | None) -> str:
     """A document by its name; its text is not exported."""
-    name = " ".join(document.name.split())
-    sent = ""
-    if use is not None and use.passages is not None:
-        sent = f"; {len(use.passages):,} of {counted(use.of, 'passage')} sent"
-    return f"Document: {name} ({document.facts.kind}, {size_of(document.facts)}{sent})"
+    name, kind, size = " ".join(document.name.split()), document.facts.kind, size_of(document.facts)
+    if use is None or use.passages is None:
+        return tr("Document: {name} ({kind}, {size})", name=name, kind=kind, size=size)
+    return plural(
+        "Document: {name} ({kind}, {size}; {sent:,} of 1 passage sent)",
+        "Document: {name} ({kind}, {size}; {sent:,} of {n:,} passages sent)",
+        use.of,
+        name=name,
+        kind=kind,
+        size=size,
+        sent=len(use.passages),
+    )
+
+
+def part_title(part: ToolCall | ToolResult) -> str:
+    """What a call of a tool or a result is, and of which tool."""
+    if isinstance(part, ToolCall):
+        return tr("Call of {tool}", tool=part.name) if part.name else tr("Call", "of a tool")
+    return tr("Result of {tool}", tool=part.name) if part.name else tr("Result")
 
 
 def _part(part: ToolCall | ToolResult) -> list[str]:
     """A call or a result, folded."""
     if isinstance(part, ToolCall):
-        what, text, files = "Call", part.arguments, list[bytes]()
+        text, files = part.arguments, list[bytes]()
     else:
-        what, text, files = "Result", part.content, part.pictures
+        text, files = part.content, part.pictures
     shown = [line for data in files for line in (_picture(data), "")]
-    name = html.escape(f"{what} of {part.name}" if part.name else what)
+    name = html.escape(part_title(part))
     return ["<details>", f"<summary>{name}</summary>", "", _quoted(_fenced(text)), "", *shown, "</details>", ""]
 
 
@@ -111,7 +127,7 @@ def picture_kind(data: bytes) -> str:
 
 def _picture(data: bytes) -> str:
     """A picture in the file itself."""
-    return f"![picture](data:image/{picture_kind(data)};base64,{base64.b64encode(data).decode()})"
+    return f"![{tr('picture')}](data:image/{picture_kind(data)};base64,{base64.b64encode(data).decode()})"
 
 
 def _quoted(text: str) -> str:

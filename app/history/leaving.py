@@ -9,9 +9,10 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
 
 from app.history.export import unsaved_to_markdown
 from app.history.store import HistoryStore
+from app.language import plural, tr
 from app.theme.widgets import named
 
-NAME = "Kvasir, unsaved chats.md"
+NAME = tr("Kvasir, unsaved chats.md")
 
 
 class Leaving(QObject):
@@ -45,23 +46,29 @@ class Leaving(QObject):
     def export(self) -> bool:
         """Ask for a file and write the chats there; False where none was written."""
         start = str(Path.home() / NAME)
-        path, _ = QFileDialog.getSaveFileName(self._window, "Save the chats elsewhere", start, "Markdown (*.md)")
+        path, _ = QFileDialog.getSaveFileName(self._window, tr("Save the chats elsewhere"), start, "Markdown (*.md)")
         if not path:
             return False
         try:
             Path(path).write_text(unsaved_to_markdown(self._history), encoding="utf-8")
         except OSError as error:
-            self._box(f"The file could not be written ({error.strerror or error}). Choose another folder.").open()
+            why = error.strerror or error
+            self._box(tr("The file could not be written ({why}). Choose another folder.", why=why)).open()
             return False
         return True
 
     def _ask(self) -> None:
         count = len(self._history.unsaved())
-        what = "A chat is" if count == 1 else f"{count} chats are"
-        box = self._box(f"{what} not saved in the history. If Kvasir closes now, what was said last is lost.")
-        save = box.addButton("Save elsewhere…", QMessageBox.ButtonRole.AcceptRole)
-        leave = box.addButton("Close anyway", QMessageBox.ButtonRole.DestructiveRole)
-        box.addButton("Keep open", QMessageBox.ButtonRole.RejectRole)
+        box = self._box(
+            plural(
+                "A chat is not saved in the history. If Kvasir closes now, what was said last is lost.",
+                "{n} chats are not saved in the history. If Kvasir closes now, what was said last is lost.",
+                count,
+            )
+        )
+        save = box.addButton(tr("Save elsewhere…"), QMessageBox.ButtonRole.AcceptRole)
+        leave = box.addButton(tr("Close anyway"), QMessageBox.ButtonRole.DestructiveRole)
+        box.addButton(tr("Keep open"), QMessageBox.ButtonRole.RejectRole)
         box.setDefaultButton(save)
         save.clicked.connect(self._save)
         leave.clicked.connect(self._close)

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QWidget
 
 from app.history.chat_list import MIME, ChatListModel
 from app.history.delegate import ChatDelegate
+from app.language import tr
 from app.shortcuts import typed
 from app.theme.theme import Theme
 from app.theme.widgets import named
@@ -30,7 +31,7 @@ class ChatListView(QListView):
         super().__init__(parent)
         self._model = model
         self._delegate = ChatDelegate(theme, self)
-        named(self, "chat-list", title="Chats")
+        named(self, "chat-list", title=tr("Chats"))
         self.setModel(model)
         self.setItemDelegate(self._delegate)
         self.setMouseTracking(True)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from app.documents.records import Document, MessageDocument
+from app.language import tr
 from engine.protocol import (
     FinishReason,
     Overflow,
@@ -244,9 +245,11 @@ class SearchHit(NamedTuple):
 def thought_for(seconds: float) -> str:
     """Format the time of thinking, such as "Thought for 12 s"; below half a second no number is given."""
     if seconds < 0.5:
-        return "Thought for a moment"
+        return tr("Thought for a moment")
     whole = round(seconds)
-    return f"Thought for {whole} s" if whole < 60 else f"Thought for {whole // 60} min {whole % 60} s"
+    if whole < 60:
+        return tr("Thought for {seconds} s", seconds=whole)
+    return tr("Thought for {minutes} min {seconds} s", minutes=whole // 60, seconds=whole % 60)
 
 
 def now() -> float:

@@ -33,6 +33,7 @@ from app.history.list_view import ChatListView
 from app.history.records import Folder, ListedChat, new_id
 from app.history.store import HistoryStore
 from app.history.tags import TagsDialog
+from app.language import figure, tr
 from app.theme.icons import icon
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -44,9 +45,9 @@ if TYPE_CHECKING:
 UNDO_MS = 8000
 SEARCH_MS = 150
 REFRESH_MS = 40
-EXPORTED = {"Markdown": ".md", "HTML": ".html", "PDF": ".pdf", "JSON, all branches": ".json"}
-NEW_FOLDER = "New folder"
-MORE = "More: folders, tags, import and export"
+EXPORTED = {"Markdown": ".md", "HTML": ".html", "PDF": ".pdf", tr("JSON, all branches"): ".json"}
+NEW_FOLDER = tr("New folder")
+MORE = tr("More: folders, tags, import and export")
 ICON_PX = 16
 
 
@@ -86,12 +87,12 @@ class Sidebar(QWidget):
         """Takes back what the bar at the bottom tells of."""
         named(self, surface="panel")
         self.setObjectName("sidebar")
-        self.new_button = named(QPushButton("New chat", self), "new-chat", kind="primary")
+        self.new_button = named(QPushButton(tr("New chat"), self), "new-chat", kind="primary")
         self.new_button.setStyleSheet("text-align: left;")
         self.new_button.clicked.connect(self.new_chat)
         self.search = SearchField(self)
-        named(self.search, placeholderText="Search all chats", clearButtonEnabled=True)
-        named(self.search, "chat-search", title="Search all chats")
+        named(self.search, placeholderText=tr("Search all chats"), clearButtonEnabled=True)
+        named(self.search, "chat-search", title=tr("Search all chats"))
         self.more = named(QToolButton(self), "chats-more", title=MORE, tooltip=MORE, kind="quiet")
         self.more.clicked.connect(lambda: self._pop_up(self.list_menu(), self.more.rect().bottomLeft(), self.more))
         self.model = ChatListModel(self)
@@ -186,8 +187,9 @@ class Sidebar(QWidget):
                 for chat_id in inside:
                     self._history.set_folder(chat_id, folder.id)
 
-        kept = {0: "", 1: " Its chat is still in the list."}.get(len(inside), " Its chats are still in the list.")
-        self._offer_undo(f"Deleted the folder “{_short(folder.name)}”.{kept}", undo)
+        deleted = tr("Deleted the folder “{name}”.", name=_short(folder.name))
+        kept = tr("Its chat is still in the list.") if len(inside) == 1 else tr("Its chats are still in the list.")
+        self._offer_undo(f"{deleted} {kept}" if inside else deleted, undo)
 
     def place(self, chat_id: str, target: DropTarget) -> None:
         """Move a chat to another place of the list: to the pinned ones, to a folder or out of it, to the archive."""
@@ -212,7 +214,9 @@ class Sidebar(QWidget):
         self._history.set_archived(chat_id, archived)
         self.refresh()
         if archived:
-            self._offer_undo(f"Archived “{_short(chat.title)}”", lambda: self._history.set_archived(chat_id, False))
+            self._offer_undo(
+                tr("Archived “{title}”", title=_short(chat.title)), lambda: self._history.set_archived(chat_id, False)
+            )
 
     def duplicate(self, chat_id: str) -> None:
         """Copy the chat with all its branches, and open the copy."""
@@ -263,7 +267,7 @@ class Sidebar(QWidget):
             self.refresh()
             self.chat_selected.emit(chat_id)
 
-        self._offer_undo(f"Deleted “{_short(chat.title)}”", undo)
+        self._offer_undo(tr("Deleted “{title}”", title=_short(chat.title)), undo)
 
     def undo(self) -> None:
         """Take back what the bar at the bottom tells of."""
@@ -288,11 +292,11 @@ class Sidebar(QWidget):
             self._jobs.append(job)
             job.start()
 
-    def export_many(self, chats: Sequence[ListedChat], what: str) -> None:
-        """Ask how these are exported, which ``what`` names, and do it."""
+    def export_many(self, chats: Sequence[ListedChat], title: str) -> None:
+        """Ask how these are exported, in a dialog of that title, and do it."""
         from app.history.transfer.export_dialog import ExportDialog  # few ever ask
 
-        self._open_dialog(ExportDialog(self._history, chats, what, self))
+        self._open_dialog(ExportDialog(self._history, chats, title, self))
 
     def import_files(self, paths: Sequence[Path]) -> None:
         """Import the chats of these files, and show what comes of it."""
@@ -324,7 +328,7 @@ class Sidebar(QWidget):
     def _make_undo_bar(self) -> tuple[QFrame, QLabel]:
         bar = named(QFrame(self), "undo-bar", surface="raised")
         label = named(QLabel(bar, wordWrap=True), role="caption")
-        self._undo_button = named(QPushButton("Undo", bar), "undo-delete", clicked=self.undo, kind="quiet")
+        self._undo_button = named(QPushButton(tr("Undo"), bar), "undo-delete", clicked=self.undo, kind="quiet")
         fill(QHBoxLayout(bar), (label, 1), self._undo_button, margins=(10, 4, 4, 4))
         bar.setVisible(False)
         return bar, label
@@ -437,58 +441,63 @@ class Sidebar(QWidget):
     def chat_menu(self, chat: ListedChat) -> QMenu:
         """What can be done with a chat."""
         menu = QMenu(self)
-        menu.addAction("Rename\tF2", lambda: self.rename(chat.id))
-        menu.addAction("Duplicate", lambda: self.duplicate(chat.id))
+        menu.addAction(f"{tr('Rename')}\tF2", lambda: self.rename(chat.id))
+        menu.addAction(tr("Duplicate"), lambda: self.duplicate(chat.id))
         pinned = DropTarget("list", chat.folder) if chat.pinned else DropTarget("pinned")
-        menu.addAction("Unpin" if chat.pinned else "Pin", lambda: self.place(chat.id, pinned))
-        folders = menu.addMenu("Move to folder")
+        menu.addAction(tr("Unpin") if chat.pinned else tr("Pin"), lambda: self.place(chat.id, pinned))
+        folders = menu.addMenu(tr("Move to folder"))
         for folder in self._history.folders():
             action = folders.addAction(menu_text(folder.name))
             named(action, checkable=True, checked=chat.folder == folder.id)
             action.triggered.connect(lambda _=False, key=folder.id: self.place(chat.id, DropTarget("list", key)))
         if chat.folder:
-            folders.addAction("No folder", lambda: self.place(chat.id, DropTarget("list")))
-        folders.addAction("New folder…", lambda: self.new_folder(chat.id))
-        menu.addAction("Tags…", lambda: self.ask_tags(chat.id))
-        menu.addAction("Unarchive" if chat.archived else "Archive", lambda: self.archive(chat.id, not chat.archived))
+            folders.addAction(tr("No folder"), lambda: self.place(chat.id, DropTarget("list")))
+        folders.addAction(tr("New folder…"), lambda: self.new_folder(chat.id))
+        menu.addAction(tr("Tags…"), lambda: self.ask_tags(chat.id))
+        menu.addAction(
+            tr("Unarchive") if chat.archived else tr("Archive"), lambda: self.archive(chat.id, not chat.archived)
+        )
         menu.addSeparator()
-        menu.addAction("Export…", lambda: self._ask_export(chat.id))
+        menu.addAction(tr("Export…"), lambda: self._ask_export(chat.id))
         menu.addSeparator()
-        menu.addAction("Delete", lambda: self.delete(chat.id))
+        menu.addAction(tr("Delete"), lambda: self.delete(chat.id))
         return menu
 
     def folder_menu(self, folder: Folder) -> QMenu:
         """What can be done with a folder."""
         menu = QMenu(self)
-        menu.addAction("Rename\tF2", lambda: self._edit(self.model.index_of_folder(folder.id)))
-        menu.addAction("New folder…", self.new_folder)
-        menu.addAction("Export…", lambda: self._export_folder(folder))
+        menu.addAction(f"{tr('Rename')}\tF2", lambda: self._edit(self.model.index_of_folder(folder.id)))
+        menu.addAction(tr("New folder…"), self.new_folder)
+        menu.addAction(tr("Export…"), lambda: self._export_folder(folder))
         menu.addSeparator()
-        menu.addAction("Delete the folder, keep its chats", lambda: self.delete_folder(folder))
+        menu.addAction(tr("Delete the folder, keep its chats"), lambda: self.delete_folder(folder))
         return menu
 
     def list_menu(self) -> QMenu:
         """What can be done with the list."""
         menu = QMenu(self)
-        menu.addAction("New folder…", self.new_folder)
+        menu.addAction(tr("New folder…"), self.new_folder)
         tags = self._tags()
         if tags:
-            shown = menu.addMenu("Show chats tagged")
+            shown = menu.addMenu(tr("Show chats tagged"))
             for tag, count in tags.most_common(30):
-                shown.addAction(menu_text(tag, f"{count:,}"), partial(self.find_tag, tag))
+                shown.addAction(menu_text(tag, figure(count)), partial(self.find_tag, tag))
         menu.addSeparator()
-        menu.addAction("Import chats…", self._ask_import)
-        every = menu.addAction("Export all chats…", lambda: self.export_many(self._history.listed(), "all chats"))
+        menu.addAction(tr("Import chats…"), self._ask_import)
+        every = menu.addAction(tr("Export all chats…"), self._export_all)
         every.setEnabled(bool(self._history.listed()))
         return menu
 
+    def _export_all(self) -> None:
+        self.export_many(self._history.listed(), tr("Export all chats"))
+
     def _export_folder(self, folder: Folder) -> None:
         inside = [chat for chat in self._history.listed() if chat.folder == folder.id]
-        self.export_many(inside, f"the folder “{_short(folder.name)}”")
+        self.export_many(inside, tr("Export the folder “{name}”", name=_short(folder.name)))
 
     def _ask_import(self) -> None:
-        start, kinds = str(Path.home()), "Chats of Kvasir, OpenAI, Open WebUI, LM Studio (*.json *.zip)"
-        paths, _ = QFileDialog.getOpenFileNames(self, "Import chats", start, kinds)
+        start, kinds = str(Path.home()), tr("Chats of Kvasir, OpenAI, Open WebUI, LM Studio (*.json *.zip)")
+        paths, _ = QFileDialog.getOpenFileNames(self, tr("Import chats"), start, kinds)
         if paths:
             self.import_files([Path(path) for path in paths])
 
@@ -498,7 +507,7 @@ class Sidebar(QWidget):
             return
         formats = ";;".join(f"{title} (*{suffix})" for title, suffix in EXPORTED.items())
         start = str(Path.home() / file_name(chat))
-        path, chosen = QFileDialog.getSaveFileName(self, "Export the chat", start, formats)
+        path, chosen = QFileDialog.getSaveFileName(self, tr("Export the chat"), start, formats)
         if not path:
             return
         suffix = next((suffix for suffix in EXPORTED.values() if suffix in chosen), ".md")

@@ -25,6 +25,7 @@ from app.history.statements import packed, storable
 from app.history.unsaved import UnsavedCopy
 from app.history.upgrade import refuse_later, upgrade
 from app.history.writer import HistoryWriter, WriteJob
+from app.language import tr
 from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolConfig
 
 log = logging.getLogger(__name__)
@@ -32,21 +33,21 @@ log = logging.getLogger(__name__)
 _CHAT, _LISTED, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.LISTED), ", ".join(cells.MESSAGE)
 _DRAFT = ", ".join(Draft._fields[:3])
 _KNOWN_AS = {
-    "sampling": "the sampling settings",
-    "stats": "the statistics of an answer",
-    "spans": "the highlights of drafted tokens",
-    "content": "the text of a message",
-    "title": "the title",
-    "system_prompt": "the system prompt",
-    "thinking": "the thinking",
-    "adapter": "the name of the adapter",
-    "servers": "the choice of tools",
-    "parts": "the calls of tools",
-    "remote": "the model of another server",
-    "folder": "the folder",
-    "tags": "the tags",
-    "created": "a date",
-    "updated": "the date of the last use",
+    "sampling": tr("the sampling settings"),
+    "stats": tr("the statistics of an answer"),
+    "spans": tr("the highlights of drafted tokens"),
+    "content": tr("the text of a message"),
+    "title": tr("the title"),
+    "system_prompt": tr("the system prompt"),
+    "thinking": tr("the thinking"),
+    "adapter": tr("the name of the adapter"),
+    "servers": tr("the choice of tools"),
+    "parts": tr("the calls of tools"),
+    "remote": tr("the model of another server"),
+    "folder": tr("the folder"),
+    "tags": tr("the tags"),
+    "created": tr("a date"),
+    "updated": tr("the date of the last use"),
 }
 """Names of the columns as a person knows them."""
 
@@ -356,7 +357,7 @@ class HistoryStore(QObject):
 
         def check() -> None:
             if _identity(self._path) != file:
-                raise OSError(f"another file was put at {self._path}")
+                raise OSError(tr("another file was put at {path}", path=self._path))
 
         return BulkWriter(lambda: self._connect(writer.CLOSE_S), check, self._writer.lock)
 
@@ -394,10 +395,17 @@ class HistoryStore(QObject):
             if isinstance(error, sqlite3.OperationalError) and "malformed" not in str(error):
                 if writer.is_held(error):
                     raise HistoryUnusableError(
-                        f"Another program holds the history at {self._path}. Close it, then start Kvasir again."
+                        tr(
+                            "Another program holds the history at {path}. Close it, then start Kvasir again.",
+                            path=self._path,
+                        )
                     ) from error
                 raise HistoryUnusableError(
-                    f"The history at {self._path} cannot be opened ({error}). Check the folder's permissions and space."
+                    tr(
+                        "The history at {path} cannot be opened ({why}). Check the folder's permissions and space.",
+                        path=self._path,
+                        why=error,
+                    )
                 ) from error
             file = self._path.resolve()  # a link to it stays one
             aside = file.with_name(f"{file.stem}.damaged-{int(time.time())}{file.suffix}")
@@ -405,7 +413,9 @@ class HistoryStore(QObject):
             for suffix in ("-wal", "-shm"):
                 file.with_name(file.name + suffix).unlink(missing_ok=True)
             log.error("the history was damaged (%s) and set aside as %s", error, aside)
-            self.notice = f"The history could not be read, so a new one was begun. The old file is kept as {aside}."
+            self.notice = tr(
+                "The history could not be read, so a new one was begun. The old file is kept as {path}.", path=aside
+            )
             return self._prepare()
 
     def _prepare(self) -> sqlite3.Connection:
@@ -458,11 +468,11 @@ class HistoryStore(QObject):
             self._file = _identity(self._path)
             log.error("the history was removed while it was open, and is written again")
             self.unreadable.emit(
-                f"The history at {self._path} was removed while Kvasir ran. It is written there again."
+                tr("The history at {path} was removed while Kvasir ran. It is written there again.", path=self._path)
             )
             return True
         if found != self._file:
-            raise OSError(f"another file was put at {self._path}, and what is shown here is not in it")
+            raise OSError(tr("another file was put at {path}, and what is shown here is not in it", path=self._path))
         return False
 
     def _read_anew(self) -> None:
@@ -486,18 +496,21 @@ class HistoryStore(QObject):
         if not bad or self._closed:
             return
         self._bad.update(bad)
-        what = "; ".join(sorted({f"{_KNOWN_AS.get(one.column, one.column)} of “{titles[one.row]}”" for one in bad}))
-        sentence = f"A part of the history could not be read and is at its default: {what}."
+        parts = {(_KNOWN_AS.get(one.column, one.column), titles[one.row]) for one in bad}
+        what = "; ".join(sorted(tr("{part} of “{title}”", part=part, title=title) for part, title in parts))
+        sentence = tr("A part of the history could not be read and is at its default: {what}.", what=what)
         try:
             self._copy = self._copy or backups.keep(self._reader, self._path)
         except (sqlite3.Error, OSError) as error:
             log.exception("no copy of the history with its unreadable cells could be made")
-            self.unreadable.emit(f"{sentence} The file was left as it is, as no copy could be made of it ({error}).")
+            left = tr("The file was left as it is, as no copy could be made of it ({why}).", why=error)
+            self.unreadable.emit(f"{sentence} {left}")
             return
         log.error("replaced in the history, of which %s is a copy: %s", self._copy, bad)
         for one in bad:
             self._write(f"UPDATE {one.table} SET {one.column} = ? WHERE id = ?", (one.value, one.row))
-        self.unreadable.emit(f"{sentence} The history as it was is kept as {self._copy}.")
+        kept = tr("The history as it was is kept as {path}.", path=self._copy)
+        self.unreadable.emit(f"{sentence} {kept}")
 
     def _write(
         self,
@@ -525,13 +538,22 @@ class HistoryStore(QObject):
 
     def _on_failed(self, error: Exception) -> None:
         if writer.is_held(error):
-            why = "another program holds the file. It is saved as soon as that program lets go of it"
+            sentence = tr(
+                "The history could not be saved: another program holds the file. It is saved as soon as that program "
+                "lets go of it."
+            )
         elif writer.is_full(error):
-            why = "the disk is full. Free some space: it is then saved automatically"
+            sentence = tr(
+                "The history could not be saved: the disk is full. Free some space: it is then saved automatically."
+            )
         else:
-            cause, folder = writer.words_of(error).rstrip("."), self._path.parent
-            why = f"{cause}. It is tried again; allow writing to {folder} and check the free space there"
-        self.failed.emit(f"The history could not be saved: {why}. Nothing that you see is lost while Kvasir runs.")
+            sentence = tr(
+                "The history could not be saved: {why}. It is tried again; allow writing to {folder} and check the "
+                "free space there.",
+                why=writer.words_of(error).rstrip("."),
+                folder=self._path.parent,
+            )
+        self.failed.emit(f"{sentence} {tr('Nothing that you see is lost while Kvasir runs.')}")
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language import tr
 from app.theme.widgets import button_text, caption, fill, named
 
 MOST = 20
@@ -38,13 +39,15 @@ class TagsDialog(QDialog):
 
     def __init__(self, tags: Sequence[str], known: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        named(self, "tags", windowTitle="Tags")
-        self.edit = named(QLineEdit(", ".join(tags)), "tags.edit", title="Tags, separated by commas")
-        self.edit.setPlaceholderText("work, to read")
-        column = fill(QVBoxLayout(self), QLabel("Tags, separated by commas"), self.edit, margins=16, spacing=8)
+        named(self, "tags", windowTitle=tr("Tags"))
+        self.edit = named(QLineEdit(", ".join(tags)), "tags.edit", title=tr("Tags, separated by commas"))
+        self.edit.setPlaceholderText(tr("work, to read"))
+        column = fill(QVBoxLayout(self), QLabel(tr("Tags, separated by commas")), self.edit, margins=16, spacing=8)
         self.buttons: list[QPushButton] = []
+        self._offered: list[str] = []
+        """The tag of each of them."""
         if known:
-            column.addWidget(caption("Tags of other chats"))
+            column.addWidget(caption(tr("Tags of other chats")))
             column.addWidget(self._offer(known[:_OFFERED]))
         keys = QDialogButtonBox.StandardButton
         box = QDialogButtonBox(keys.Ok | keys.Cancel)
@@ -60,10 +63,13 @@ class TagsDialog(QDialog):
         frame = named(QFrame(), segmented="true")
         grid = fill(QGridLayout(frame), margins=2, spacing=(2, 2))
         for number, tag in enumerate(known):
-            button = named(QPushButton(button_text(tag)), f"tags.{tag}", title=f"Tag: {tag}", kind="segment")
+            button = named(
+                QPushButton(button_text(tag)), f"tags.{tag}", title=tr("Tag: {tag}", tag=tag), kind="segment"
+            )
             button.setCheckable(True)
             button.clicked.connect(lambda on, tag=tag: self._toggle(tag, on))
             self.buttons.append(button)
+            self._offered.append(tag)
             grid.addWidget(button, number // _ACROSS, number % _ACROSS)
         return frame
 
@@ -73,5 +79,5 @@ class TagsDialog(QDialog):
 
     def _mark(self) -> None:
         chosen = {tag.casefold() for tag in tags_of(self.edit.text())}
-        for button in self.buttons:
-            button.setChecked(button.accessibleName().removeprefix("Tag: ").casefold() in chosen)
+        for button, tag in zip(self.buttons, self._offered, strict=True):
+            button.setChecked(tag.casefold() in chosen)

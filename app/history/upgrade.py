@@ -9,6 +9,7 @@ from pathlib import Path
 from app import version
 from app.history import backups
 from app.history.schema import VERSION, MigrationError, TooNewError, migrate, version_of
+from app.language import tr
 
 log = logging.getLogger(__name__)
 
@@ -19,18 +20,27 @@ def refuse_later(connection: sqlite3.Connection, path: Path) -> None:
     if found <= VERSION:
         return
     last = version.last_used(path.parent)
-    by = f"Kvasir {last}" if last and last != version.installed() else "a later version of Kvasir"
-    sentence = (
-        f"The history at {path} was written by {by} (schema {found}), and this is Kvasir {version.installed()} "
-        f"(schema {VERSION}), which cannot read it. Nothing was changed: install the later version again."
+    by = f"Kvasir {last}" if last and last != version.installed() else tr("a later version of Kvasir", "written by")
+    sentence = tr(
+        "The history at {path} was written by {by} (schema {found}), and this is Kvasir {installed} (schema {known}), "
+        "which cannot read it. Nothing was changed: install the later version again.",
+        path=path,
+        by=by,
+        found=found,
+        installed=version.installed(),
+        known=VERSION,
     )
     copy = backups.readable(path, VERSION)
     if copy is None:
-        raise TooNewError(f"{sentence} To begin a new history with this version, move that file elsewhere.")
-    raise TooNewError(
-        f"{sentence} Or go back to the chats from before the upgrade: move that file elsewhere and rename {copy} to "
-        f"{path.name}; what was said since then stays in the later file."
+        new = tr("To begin a new history with this version, move that file elsewhere.")
+        raise TooNewError(f"{sentence} {new}")
+    back = tr(
+        "Or go back to the chats from before the upgrade: move that file elsewhere and rename {copy} to {name}; what "
+        "was said since then stays in the later file.",
+        copy=copy,
+        name=path.name,
     )
+    raise TooNewError(f"{sentence} {back}")
 
 
 def upgrade(connection: sqlite3.Connection, path: Path) -> None:
@@ -46,8 +56,13 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
         copy = backups.make(connection, path, found, VERSION)
     except (sqlite3.Error, OSError) as error:
         raise MigrationError(
-            f"The history at {path} is of an earlier version, and could not be copied before it is brought up to date "
-            f"({error}). It was left as it was. Free {_megabytes(path)} on that disk and allow writing there."
+            tr(
+                "The history at {path} is of an earlier version, and could not be copied before it is brought up to "
+                "date ({why}). It was left as it was. Free {size} on that disk and allow writing there.",
+                path=path,
+                why=error,
+                size=_megabytes(path),
+            )
         ) from error
     if copy is None:
         upgrade(connection, path)
@@ -56,8 +71,13 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
         migrate(connection)
     except sqlite3.Error as error:
         raise MigrationError(
-            f"The history at {path} could not be brought up to date ({error}). It was left as it was, and {copy} is a "
-            "copy of it. Free some space and start again; to begin a new history, move the file elsewhere."
+            tr(
+                "The history at {path} could not be brought up to date ({why}). It was left as it was, and {copy} is a "
+                "copy of it. Free some space and start again; to begin a new history, move the file elsewhere.",
+                path=path,
+                why=error,
+                copy=copy,
+            )
         ) from error
     log.info("the history was brought from schema %d to %d; %s is as it was before", found, VERSION, copy)
 

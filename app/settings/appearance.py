@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject
 
+from app.language import tr
 from app.settings.store import SettingsStore
 from app.theme.theme import Theme
 
@@ -39,8 +40,8 @@ class Appearance(QObject):
     def refusal(self, steps: int) -> str:
         """Reason, as a sentence, that the text cannot get larger, or smaller for a negative number; "" if it can."""
         if steps > 0:
-            return f"{SIZES[-1]} % is the largest." if self.size >= SIZES[-1] else ""
-        return f"{SIZES[0]} % is the smallest." if self.size <= SIZES[0] else ""
+            return tr("{percent} % is the largest.", percent=SIZES[-1]) if self.size >= SIZES[-1] else ""
+        return tr("{percent} % is the smallest.", percent=SIZES[0]) if self.size <= SIZES[0] else ""
 
     def _follow(self, names: frozenset[str]) -> None:
         settings = self.store.settings

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gpu.section import PackSection
-from app.language import LANGUAGES, tr
+from app.language import LANGUAGES, plural, tr
 from app.settings.appearance import SIZES
 from app.settings.columns import COLUMN_PX, GAP_PX, SettingColumns
 from app.settings.rows import DEFAULTS, SettingRow, SettingSection, has
@@ -34,18 +34,18 @@ from app.theme.widgets import FocusFirst, Segments, Toggle, caption, fill, named
 from engine.protocol import Device
 
 _GB = 1e9
-THEMES = {"system": "system", "light": "light", "dark": "dark", "contrast": "high contrast"}
-QUANTISE = {"none": "off", "nf4": "NF4", "int4": "int4", "int8": "int8"}
-MODEL_MAXIMUM = "Model maximum"
-_QUANTISE = (
+THEMES = {"system": tr("system"), "light": tr("light"), "dark": tr("dark"), "contrast": tr("high contrast")}
+QUANTISE = {"none": tr("off"), "nf4": "NF4", "int4": "int4", "int8": "int8"}
+MODEL_MAXIMUM = tr("Model maximum")
+_QUANTISE = tr(
     "Packs models that come in 16 or 32 bits a weight while they are loaded. Four bits (NF4, int4) take "
     "about a third of the memory and change the text a little; int8 takes half and changes it hardly."
 )
-_DEVICES = {"auto": "automatic", "cpu": "CPU", "cuda": "CUDA", "mps": "Metal"}
-_NEXT_LOAD = "Takes effect when a model is next loaded."
-_GPU_WORDS = "gpu pack cuda rocm nvidia amd graphics card"
+_DEVICES = {"auto": tr("automatic"), "cpu": "CPU", "cuda": "CUDA", "mps": "Metal"}
+_NEXT_LOAD = tr("Takes effect when a model is next loaded.")
+_GPU_WORDS = tr("gpu pack cuda rocm nvidia amd graphics card")
 """Words by which a search finds the part about GPU packs."""
-NOTHING = "No setting has these words. Try fewer or other words."
+NOTHING = tr("No setting has these words. Try fewer or other words.")
 
 
 class SettingsPage(FocusFirst):
@@ -101,7 +101,12 @@ class SettingsPage(FocusFirst):
         for key, device in gpus.items():
             self._device.explain(key, device.name)
         for key in missing:
-            self._device.refuse(key, f"The engine found no {'such' if ':' in key else _DEVICES[key]} device.")
+            why = (
+                tr("The engine found no such device.")
+                if ":" in key
+                else tr("The engine found no {kind} device.", kind=_DEVICES[key])
+            )
+            self._device.refuse(key, why)
 
     def show_gpu(self) -> None:
         """Scroll to what is said about GPU packs."""
@@ -120,15 +125,15 @@ class SettingsPage(FocusFirst):
     def _lay_out(self) -> None:
         body = self._body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=10)
-        title = named(QLabel("Settings"), role="title")
+        title = named(QLabel(tr("Settings")), role="title")
         self.field = named(
-            QLineEdit(placeholderText="Search the settings", clearButtonEnabled=True),
+            QLineEdit(placeholderText=tr("Search the settings"), clearButtonEnabled=True),
             "settings.search",
-            title="Search the settings",
+            title=tr("Search the settings"),
         )
         self.field.textChanged.connect(self._search)
         self.first = self.field
-        self.reset = named(QPushButton("Reset all…"), "settings.reset", kind="quiet", clicked=self._ask_reset)
+        self.reset = named(QPushButton(tr("Reset all…")), "settings.reset", kind="quiet", clicked=self._ask_reset)
         self.found = caption(name="settings.found")
         self.found.hide()
         fill(column, fill(QHBoxLayout(), (title, 1), (self.field, 2), self.reset, spacing=12), self.found)
@@ -139,56 +144,56 @@ class SettingsPage(FocusFirst):
         fill(QVBoxLayout(self), self._scroll, margins=0)
 
     def _appearance(self) -> None:
-        self._section("Appearance")
-        mode = Segments("Theme", list(THEMES), list(THEMES.values()), "settings.theme")
+        self._section(tr("Appearance"))
+        mode = Segments(tr("Theme"), list(THEMES), list(THEMES.values()), "settings.theme")
         mode.chosen.connect(lambda key: self._set(theme=key))
-        about = "System follows the desktop, light or dark. High contrast is dark."
-        self._row("Theme", about, mode, ("theme",))
+        about = tr("System follows the desktop, light or dark. High contrast is dark.")
+        self._row(tr("Theme"), about, mode, ("theme",))
         size = WholeNumber()
         size.setRange(SIZES[0], SIZES[-1])
         named(size, singleStep=SIZES.step, suffix=" %")
         size.valueChanged.connect(lambda percent: self._set(text_scale=percent / 100))
-        about = "Of every word in the window. Ctrl and the mouse wheel change it, too."
-        self._row("Text size", about, size, ("text_scale",), lambda now: size.setValue(round(100 * now.text_scale)))
+        about = tr("Of every word in the window. Ctrl and the mouse wheel change it, too.")
+        self._row(tr("Text size"), about, size, ("text_scale",), lambda now: size.setValue(round(100 * now.text_scale)))
         still = Toggle(self._theme)
         switched(still, lambda on: self._set(reduced_motion=on))
-        about = "Switches and panels change without sliding."
-        self._row("Reduced motion", about, still, ("reduced_motion",))
+        about = tr("Switches and panels change without sliding.")
+        self._row(tr("Reduced motion"), about, still, ("reduced_motion",))
         spoken = Segments(tr("Language"), ["", *LANGUAGES], [tr("System"), *LANGUAGES.values()], "settings.language")
         spoken.chosen.connect(lambda key: self._set(language=key))
         about = tr("Of the window, from its next start on. Error messages of the engine and the help stay English.")
         self._row(tr("Language"), about, spoken, ("language",))
         simple = Toggle(self._theme)
         switched(simple, lambda on: self._set(simple=on))
-        about = "Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds."
-        self._row("Simple mode", about, simple, ("simple",))
-        keys = named(QPushButton("Choose…"), "settings.keys", title="Keyboard shortcuts")
+        about = tr("Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds.")
+        self._row(tr("Simple mode"), about, simple, ("simple",))
+        keys = named(QPushButton(tr("Choose…")), "settings.keys", title=tr("Keyboard shortcuts"))
         keys.clicked.connect(self.shortcuts_requested)
-        self._row("Keyboard shortcuts", "All commands with their keys, which can be changed.", keys, ("keys",))
+        self._row(tr("Keyboard shortcuts"), tr("All commands with their keys, which can be changed."), keys, ("keys",))
 
     def _models(self) -> None:
-        self._section("Models")
-        idle = named(_number(1440, 5, "Never", " min"), "settings.unload_after")
+        self._section(tr("Models"))
+        idle = named(_number(1440, 5, tr("Never"), " min"), "settings.unload_after")
         idle.valueChanged.connect(lambda value: self._set(unload_after=value))
-        about = "Frees its memory when nothing has been asked of it for so long. The next message loads it again."
-        self._row("Unload the model when idle", about, idle, ("unload_after",))
-        limit = named(_number(100_000, 1, "No limit", " MB/s"), "settings.download_limit")
+        about = tr("Frees its memory when nothing has been asked of it for so long. The next message loads it again.")
+        self._row(tr("Unload the model when idle"), about, idle, ("unload_after",))
+        limit = named(_number(100_000, 1, tr("No limit"), " MB/s"), "settings.download_limit")
         limit.valueChanged.connect(lambda value: self._set(download_limit=value))
-        about = "Per download. Running downloads use it after they are paused and resumed."
-        self._row("Download speed limit", about, limit, ("download_limit",))
+        about = tr("Per download. Running downloads use it after they are paused and resumed.")
+        self._row(tr("Download speed limit"), about, limit, ("download_limit",))
 
     def _chats(self) -> None:
-        self._section("Chats")
+        self._section(tr("Chats"))
         titles = named(Toggle(self._theme), "settings.titles")
         switched(titles, lambda on: self._set(titles=on))
-        about = (
+        about = tr(
             "After the first answer of a chat the model is asked for a few words, while nothing else is. Small models "
             "(below half a billion parameters) are not: the first words of the chat stay its title."
         )
-        self._row("Titles by the model", about, titles, ("titles",))
+        self._row(tr("Titles by the model"), about, titles, ("titles",))
 
     def _desktop(self) -> None:
-        self._section("Notifications and tray")
+        self._section(tr("Notifications and tray"))
         tell, tray, close = (
             named(Toggle(self._theme), f"settings.{name}") for name in ("notify", "tray", "close_to_tray")
         )
@@ -207,77 +212,90 @@ class SettingsPage(FocusFirst):
         after.valueChanged.connect(lambda value: self._set(notify_after=value))
         switched(tray, lambda on: self._set(tray=on))
         switched(close, lambda on: self._set(close_to_tray=on))
-        about = "Of an answer that took long, a download, or a model that was made, while the window is not in front."
-        self._row("Notify", about, tell, ("notify",), show_notify)
-        self._row("Notify of answers that took longer than", "", after, ("notify_after",))
-        none = "" if QSystemTrayIcon.isSystemTrayAvailable() else " This desktop has no tray now."
-        about = f"Shows or hides the window, begins a chat, quits.{none}"
-        self._row("Icon in the tray", about, tray, ("tray",), show_tray)
-        about = "The command Quit ends it."
-        self._row("Closing the window leaves Kvasir in the tray", about, close, ("close_to_tray",))
+        about = tr(
+            "Of an answer that took long, a download, or a model that was made, while the window is not in front."
+        )
+        self._row(tr("Notify"), about, tell, ("notify",), show_notify)
+        self._row(tr("Notify of answers that took longer than"), "", after, ("notify_after",))
+        about = tr("Shows or hides the window, begins a chat, quits.")
+        if not QSystemTrayIcon.isSystemTrayAvailable():
+            about = f"{about} {tr('This desktop has no tray now.')}"
+        self._row(tr("Icon in the tray"), about, tray, ("tray",), show_tray)
+        about = tr("The command Quit ends it.")
+        self._row(tr("Closing the window leaves Kvasir in the tray"), about, close, ("close_to_tray",))
 
     def _engine(self) -> None:
-        self._section("Engine", right=True)
+        self._section(tr("Engine"), right=True)
         self._memory_row()
         context = _number(1_048_576, 1024, MODEL_MAXIMUM)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
-        about = f"A shorter one needs less memory; some models can go beyond their own. {_NEXT_LOAD}"
-        self._row("Longest context, tokens", about, context, ("context",))
+        about = tr("A shorter one needs less memory; some models can go beyond their own.")
+        self._row(tr("Longest context, tokens"), f"{about} {_NEXT_LOAD}", context, ("context",))
         known = ("auto", "cpu", "cuda")  # until the engine says what it has
-        self._device = Segments("Device", known, [_DEVICES[key] for key in known], "settings.device")
+        self._device = Segments(tr("Device"), known, [_DEVICES[key] for key in known], "settings.device")
         self._device.chosen.connect(lambda key: self._set(device=key))
-        about = "Automatic takes a GPU where there is one, and of several the one with the most free memory."
-        self._row("Device", f"{about} {_NEXT_LOAD}", self._device, ("device",))
+        about = tr("Automatic takes a GPU where there is one, and of several the one with the most free memory.")
+        self._row(tr("Device"), f"{about} {_NEXT_LOAD}", self._device, ("device",))
         self._computing = caption(name="settings.computing")
         self._computing.hide()
         self._sections[-1].column.addWidget(self._computing)
         quantise = Segments(
-            "Quantise 16-bit models on load", list(QUANTISE), list(QUANTISE.values()), "settings.quantise"
+            tr("Quantise 16-bit models on load"), list(QUANTISE), list(QUANTISE.values()), "settings.quantise"
         )
         quantise.chosen.connect(lambda key: self._set(quantise=key))
-        self._row("Quantise 16-bit models on load", f"{_QUANTISE} {_NEXT_LOAD}", quantise, ("quantise",))
+        self._row(tr("Quantise 16-bit models on load"), f"{_QUANTISE} {_NEXT_LOAD}", quantise, ("quantise",))
         draft = Toggle(self._theme)
         switched(draft, lambda on: self._set(draft=on))
-        about = f"If the model comes with one. {_NEXT_LOAD}"
-        self._row("Load the draft model too", about, draft, ("draft",))
+        about = f"{tr('If the model comes with one.')} {_NEXT_LOAD}"
+        self._row(tr("Load the draft model too"), about, draft, ("draft",))
         reload = named(
-            QPushButton("Reload model"), "settings.reload", title="Reload model", clicked=self.reload_requested
+            QPushButton(tr("Reload model")), "settings.reload", title=tr("Reload model"), clicked=self.reload_requested
         )
-        self._row("Use them now", "Loads the present model again, with the settings above.", reload)
+        self._row(tr("Use them now"), tr("Loads the present model again, with the settings above."), reload)
 
     def _memory_row(self) -> None:
         """None is automatic, at most 1 a share of the free memory, above it bytes."""
         self._memory = Segments(
-            "Memory for the engine", ("auto", "share", "fixed"), ("automatic", "share", "fixed"), "settings.memory"
+            tr("Memory for the engine"),
+            ("auto", "share", "fixed"),
+            (tr("automatic"), tr("share"), tr("fixed")),
+            "settings.memory",
         )
-        self._share = self._number(" % of free", 10, 100, 85)
+        self._share = self._number(tr(" % of free"), 10, 100, 85)
         self._fixed = self._number(" GB", 0.1, 4096, 8)
         self._memory.chosen.connect(self._set_memory)
         self._share.valueChanged.connect(lambda: self._set_memory("share"))
         self._fixed.valueChanged.connect(lambda: self._set_memory("fixed"))
         box = QWidget()
         fill(QHBoxLayout(box), self._share, self._fixed, self._memory, margins=0)
-        about = f"Automatic takes 85 % of what is free. {_NEXT_LOAD}"
-        self._row("Memory for the engine", about, box, ("memory",), self._show_memory)
+        about = f"{tr('Automatic takes 85 % of what is free.')} {_NEXT_LOAD}"
+        self._row(tr("Memory for the engine"), about, box, ("memory",), self._show_memory)
 
     def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
         box = Fraction()
         box.setRange(low, high)
-        named(box, title=f"Memory for the engine,{suffix}", decimals=1 if suffix == " GB" else 0, suffix=suffix)
+        named(
+            box,
+            title=tr("Memory for the engine,{unit}", unit=suffix),
+            decimals=1 if suffix == " GB" else 0,
+            suffix=suffix,
+        )
         box.setValue(value)
         return box
 
     def _files(self, log_file: Path, data: Path) -> None:
-        self._section("Files")
-        for name, path in (("Log file", log_file), ("Chats", data), ("Settings", self._store.path)):
+        self._section(tr("Files"))
+        for name, path in ((tr("Log file"), log_file), (tr("Chats"), data), (tr("Settings"), self._store.path)):
             folder = path if path.is_dir() else path.parent
-            button = QPushButton("Open folder")
-            button.setAccessibleName(f"Open the folder of: {name}")
+            button = QPushButton(tr("Open folder"))
+            button.setAccessibleName(tr("Open the folder of: {what}", what=name))
             button.clicked.connect(lambda _=False, f=folder: QDesktopServices.openUrl(QUrl.fromLocalFile(str(f))))
             box = QWidget()
             buttons = fill(QHBoxLayout(box), button, margins=0, spacing=8)
             if path == log_file:
-                log = named(QPushButton("Show"), "settings.log", title="Show the log", clicked=self.log_requested)
+                log = named(
+                    QPushButton(tr("Show")), "settings.log", title=tr("Show the log"), clicked=self.log_requested
+                )
                 buttons.insertWidget(0, log)
             self._row(name, str(path), box)
 
@@ -323,14 +341,25 @@ class SettingsPage(FocusFirst):
         self.gpu.setVisible(pack)
         self._computing.setVisible(bool(self._computing.text()) and not words)
         found += pack
-        counted = f"{found} setting{'s' * (found != 1)} found." if found else NOTHING
+        counted = plural("1 setting found.", "{n} settings found.", found) if found else NOTHING
         say(self.found, counted if words else "")
 
     def _ask_reset(self) -> None:
         changed = [row.name for row in self.rows if row.is_changed(self._store.settings)]
-        question = f"These get their usual values again: {', '.join(changed)}. Chats, models and presets stay."
+        question = tr(
+            "These get their usual values again: {settings}. Chats, models and presets stay.",
+            settings=", ".join(changed),
+        )
         role = QMessageBox.ButtonRole.ResetRole
-        ask(self.window(), "settings.reset.ask", "Reset all settings", question, "Reset all", self._reset_all, role)
+        ask(
+            self.window(),
+            "settings.reset.ask",
+            tr("Reset all settings"),
+            question,
+            tr("Reset all"),
+            self._reset_all,
+            role,
+        )
 
     def _reset_all(self) -> None:
         self._set(**{name: getattr(DEFAULTS, name) for row in self.rows for name in row.fields})

@@ -9,6 +9,7 @@ from html import escape
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.settings.store import UserSettings
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle, caption, fill, named, show_checked, tip
@@ -38,8 +39,8 @@ class SettingRow(QWidget):
         self._show_values = show_values or self._show_value
         self._name, self._about = QLabel(name, wordWrap=True), caption(about)
         self._about.setVisible(bool(about))
-        self.reset = named(QPushButton("Reset"), f"settings.{'.'.join(fields)}.reset", kind="link")
-        named(self.reset, title=f"Reset: {name}", tooltip=tip("Back to the usual value"))
+        self.reset = named(QPushButton(tr("Reset")), f"settings.{'.'.join(fields)}.reset", kind="link")
+        named(self.reset, title=tr("Reset: {what}", what=name), tooltip=tip(tr("Back to the usual value")))
         self.reset.clicked.connect(lambda: self.reset_asked.emit({each: getattr(DEFAULTS, each) for each in fields}))
         words = fill(QVBoxLayout(), self._name, self._about, spacing=2)
         line = fill(QHBoxLayout(self), (words, 1), self.reset, margins=0, spacing=16)

@@ -14,6 +14,7 @@ from msgspec import Meta
 from PySide6.QtCore import QObject, Signal
 
 from app.files import UNREADABLE, read_small
+from app.language import tr
 from app.theme.theme import Mode
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling
 from engine.protocol.serving import PORT
@@ -201,9 +202,11 @@ class SettingsStore(QObject):
                 raw = _migrated(raw, version)
             except Exception as error:
                 log.exception("the settings could not be brought from version %d to %d", version, VERSION)
-                self.notice = (
-                    f"The settings of an earlier version could not be taken over ({type(error).__name__}); the "
-                    f"defaults are in force. They will be kept as {self._earlier[0]}. Choose again in Settings."
+                self.notice = tr(
+                    "The settings of an earlier version could not be taken over ({why}); the defaults are in force. "
+                    "They will be kept as {path}. Choose again in Settings.",
+                    why=type(error).__name__,
+                    path=self._earlier[0],
                 )
                 return UserSettings()
         return self._fit(raw)
@@ -224,9 +227,13 @@ class SettingsStore(QObject):
         later, self._path = self._path, versioned(self._path, VERSION)
         raw = self._decoded()
         if not self.notice:
-            self.notice = (
-                f"{later} was written by a later version of Kvasir (settings {version}, and this is {VERSION}). It is "
-                f"left as it is; this version reads and writes {self._path.name} next to it."
+            self.notice = tr(
+                "{path} was written by a later version of Kvasir (settings {found}, and this is {known}). It is left "
+                "as it is; this version reads and writes {name} next to it.",
+                path=later,
+                found=version,
+                known=VERSION,
+                name=self._path.name,
             )
         return UserSettings() if raw is None or _version(raw) != VERSION else self._fit(raw)
 
@@ -240,15 +247,16 @@ class SettingsStore(QObject):
         for name in kinds.keys() & raw.keys():
             try:
                 if not _writable(raw[name]):
-                    raise msgspec.ValidationError("no JSON can say this")
+                    raise msgspec.ValidationError("no JSON can say this")  # not shown
                 good[name] = msgspec.convert(raw[name], kinds[name], str_keys=True)
             except msgspec.ValidationError:
                 bad.append(name)
         if bad:
-            self.notice = (
-                f"The settings file has a value that does not fit for {', '.join(sorted(bad))}; "
-                f"the default is used. {self._kept()} Choose again in Settings."
+            used = tr(
+                "The settings file has a value that does not fit for {names}; the default is used.",
+                names=", ".join(sorted(bad)),
             )
+            self.notice = f"{used} {self._kept()} {tr('Choose again in Settings.')}"
         return UserSettings(**good)
 
     def _kept(self) -> str:
@@ -257,8 +265,8 @@ class SettingsStore(QObject):
         try:
             _replace(aside, read_small(self._path, MOST_BYTES))
         except OSError as error:
-            return f"The file could not be copied ({error.strerror})."
-        return f"The file as it was is kept as {aside}."
+            return tr("The file could not be copied ({why}).", why=error.strerror)
+        return tr("The file as it was is kept as {path}.", path=aside)
 
     def _set_aside(self, error: Exception) -> None:
         log.warning("unreadable settings file %s: %s", self._path, error)
@@ -268,10 +276,10 @@ class SettingsStore(QObject):
                 _replace(aside, read_small(self._path, MOST_BYTES))  # it may be a link, which stays where it is
             except OSError:
                 os.replace(self._path, aside)
-            where = f"It was kept as {aside}; the defaults are in force."
+            where = tr("It was kept as {path}; the defaults are in force.", path=aside)
         except OSError:
-            where = "The defaults are in force."
-        self.notice = f"The settings file could not be read. {where}"
+            where = tr("The defaults are in force.")
+        self.notice = f"{tr('The settings file could not be read.')} {where}"
 
     def _write(self) -> None:
         body = {"version": VERSION, **self._unknown, **msgspec.to_builtins(self.settings)}
@@ -285,8 +293,12 @@ class SettingsStore(QObject):
             log.warning("cannot write %s: %s", self._path, error)
             self._unwritten = True
             self.failed.emit(
-                f"The settings could not be written to {self._path}: {error.strerror}. "
-                "Free some space or allow writing there. Until then they hold only while Kvasir runs."
+                tr(
+                    "The settings could not be written to {path}: {why}. Free some space or allow writing there. Until "
+                    "then they hold only while Kvasir runs.",
+                    path=self._path,
+                    why=error.strerror,
+                )
             )
             return
         if self._unwritten:

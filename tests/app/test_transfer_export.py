@@ -109,7 +109,7 @@ def test_json_loses_nothing(qtbot, sidebar: Sidebar, history: HistoryStore, tmp_
 
 
 def dialog_of(sidebar: Sidebar, form: str, place: str) -> ExportDialog:
-    sidebar.export_many(sidebar._history.listed(), "all chats")
+    sidebar.export_many(sidebar._history.listed(), "Export all chats")
     dialog = sidebar.findChild(ExportDialog)
     dialog.findChild(QPushButton, f"export.format.{form}").click()
     dialog.findChild(QPushButton, f"export.place.{place}").click()

@@ -14,7 +14,6 @@ from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolCall,
 
 FORMAT = "kvasir.chat"
 VERSION = 1
-LATER = "a later version of Kvasir wrote it"
 
 
 class LaterFormatError(ValueError):
@@ -154,7 +153,7 @@ def to_json(record: ChatRecord) -> bytes:
 def from_json(value: dict[str, Any]) -> ChatRecord:
     """The chat of a decoded file. Raises LaterFormatError, msgspec.ValidationError."""
     if isinstance(version := value.get("version"), int) and version > VERSION:
-        raise LaterFormatError(LATER)
+        raise LaterFormatError
     return msgspec.convert(value, ChatRecord)
 
 

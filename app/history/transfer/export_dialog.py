@@ -23,48 +23,48 @@ from app.history.store import HistoryStore
 from app.history.transfer.export_job import ExportJob
 from app.history.transfer.formats import FORMATS
 from app.history.transfer.places import ExportPlace, FolderPlace, ZipPlace
+from app.language import plural, tr
 from app.theme.widgets import Segments, caption, fill, named, say
 
 ABOUT = {
-    "markdown": "The branch that each chat shows, as text that any editor opens.",
-    "html": "The branch that each chat shows, as pages for a browser that load nothing from elsewhere.",
-    "pdf": "The branch that each chat shows, on pages to print. Takes the longest.",
-    "json": "Everything, all branches included, for a backup or another Kvasir, which can import it.",
+    "markdown": tr("The branch that each chat shows, as text that any editor opens."),
+    "html": tr("The branch that each chat shows, as pages for a browser that load nothing from elsewhere."),
+    "pdf": tr("The branch that each chat shows, on pages to print. Takes the longest."),
+    "json": tr("Everything, all branches included, for a backup or another Kvasir, which can import it."),
 }
 WIDTH = 460
 
 
 class ExportDialog(QDialog):
-    """``chats`` are those to export, which ``what`` names, as "all chats"."""
+    """``chats`` are those to export, ``title`` is the window's, as "Export all chats"."""
 
     def __init__(
-        self, history: HistoryStore, chats: Sequence[ListedChat], what: str, parent: QWidget | None = None
+        self, history: HistoryStore, chats: Sequence[ListedChat], title: str, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self._history, self._chats = history, list(chats)
         self.job: ExportJob | None = None
-        named(self, "export", windowTitle=f"Export {what}")
-        count = "1 chat" if len(chats) == 1 else f"{len(chats):,} chats"
-        self.format = Segments("Format", list(FORMATS), [each.title for each in FORMATS.values()], "export.format")
-        self.place = Segments("Place", ("zip", "folder"), ("one zip file", "a folder"), "export.place")
+        named(self, "export", windowTitle=title)
+        self.format = Segments(tr("Format"), list(FORMATS), [each.title for each in FORMATS.values()], "export.format")
+        self.place = Segments(tr("Place"), ("zip", "folder"), (tr("one zip file"), tr("a folder")), "export.place")
         self._format, self._place = "markdown", "zip"
         self.format.choose(self._format)
         self.place.choose(self._place)
         self.format.chosen.connect(self._choose_format)
         self.place.chosen.connect(self._choose_place)
         self._about = caption(ABOUT[self._format], "export.about")
-        self._bar = named(QProgressBar(), "export.progress", title="Progress of the export", textVisible=False)
+        self._bar = named(QProgressBar(), "export.progress", title=tr("Progress of the export"), textVisible=False)
         self._said = caption(name="export.said")
-        self._go = named(QPushButton("Export…"), "export.go", clicked=self._ask, kind="primary")
-        self._close = named(QPushButton("Close"), "export.close", clicked=self.reject)
+        self._go = named(QPushButton(tr("Export…")), "export.go", clicked=self._ask, kind="primary")
+        self._close = named(QPushButton(tr("Close")), "export.close", clicked=self.reject)
         for hidden in (self._bar, self._said):
             hidden.hide()
         fill(
             QVBoxLayout(self),
-            named(QLabel(f"{count}, each a file"), role="title"),
-            _row("Format", self.format),
+            named(QLabel(plural("1 chat, each a file", "{n:,} chats, each a file", len(chats))), role="title"),
+            _row(tr("Format"), self.format),
             self._about,
-            _row("Into", self.place),
+            _row(tr("Into"), self.place),
             1,
             self._bar,
             self._said,
@@ -77,7 +77,7 @@ class ExportDialog(QDialog):
 
     def start(self, path: Path) -> None:
         """Export to a zip at ``path``, or to a new folder in it."""
-        name = f"Kvasir chats {time.strftime('%Y-%m-%d')}"
+        name = tr("Kvasir chats {day}", day=time.strftime("%Y-%m-%d"))
         place: ExportPlace = ZipPlace(path) if self._place == "zip" else FolderPlace(path, name)
         job = self.job = ExportJob(self._history, self._chats, FORMATS[self._format], place, self)
         job.progressed.connect(self._on_progress)
@@ -85,7 +85,7 @@ class ExportDialog(QDialog):
         self._bar.setRange(0, max(1, len(self._chats)))
         self._bar.setValue(0)
         self._bar.show()
-        say(self._said, "Exporting…", "caption")
+        say(self._said, tr("Exporting…"), "caption")
         self._settle(True)
         job.start()
 
@@ -97,10 +97,11 @@ class ExportDialog(QDialog):
 
     def _ask(self) -> None:
         if self._place == "zip":
-            start = str(Path.home() / f"Kvasir chats {time.strftime('%Y-%m-%d')}.zip")
-            path, _ = QFileDialog.getSaveFileName(self, "Export to a zip file", start, "Zip (*.zip)")
+            name = tr("Kvasir chats {day}", day=time.strftime("%Y-%m-%d"))
+            start = str(Path.home() / f"{name}.zip")
+            path, _ = QFileDialog.getSaveFileName(self, tr("Export to a zip file"), start, "Zip (*.zip)")
         else:
-            path = QFileDialog.getExistingDirectory(self, "Export to a new folder in", str(Path.home()))
+            path = QFileDialog.getExistingDirectory(self, tr("Export to a new folder in"), str(Path.home()))
         if path:
             self.start(Path(path))
 
@@ -113,7 +114,7 @@ class ExportDialog(QDialog):
 
     def _on_progress(self, done: int, total: int) -> None:
         self._bar.setValue(done)
-        say(self._said, f"{done:,} of {total:,}", "caption")
+        say(self._said, tr("{done:,} of {total:,}", done=done, total=total), "caption")
 
     def _on_ended(self, whole: bool, sentence: str) -> None:
         self._bar.setVisible(whole)
@@ -124,7 +125,7 @@ class ExportDialog(QDialog):
         for part in (self.format, self.place, self._go):
             part.setEnabled(not running)
         stop: Callable[[], None] = self._cancel if running else self.reject
-        self._close.setText("Cancel" if running else "Close")
+        self._close.setText(tr("Cancel") if running else tr("Close"))
         self._close.clicked.disconnect()
         self._close.clicked.connect(stop)
 

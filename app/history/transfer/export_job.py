@@ -15,10 +15,11 @@ from app.history.store import HistoryStore
 from app.history.transfer import chat_file
 from app.history.transfer.formats import Format
 from app.history.transfer.places import ExportPlace
+from app.language import plural, tr
 
 log = logging.getLogger(__name__)
 
-CANCELLED = "The export was cancelled, and nothing is left of it."
+CANCELLED = tr("The export was cancelled, and nothing is left of it.")
 
 
 class ExportJob(QObject):
@@ -100,8 +101,9 @@ class ExportJob(QObject):
         elif what == "cancelled":
             self._end(False, CANCELLED)
         elif what == "finished":
-            chats = "1 chat" if self._all == 1 else f"{self._all:,} chats"
-            self._end(True, f"{chats} exported to {self._place.path}.")
+            path = self._place.path
+            said = plural("1 chat exported to {path}.", "{n:,} chats exported to {path}.", self._all, path=path)
+            self._end(True, said)
         else:
             self.progressed.emit(self._all - len(self._left), self._all)
             self._next()
@@ -110,7 +112,14 @@ class ExportJob(QObject):
         self._place.give_up()
         log.error("chats could not be exported to %s", self._place.path, exc_info=error)
         why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        self._end(False, f"{self._place.path} could not be written ({why}). Choose another place or free some space.")
+        self._end(
+            False,
+            tr(
+                "{path} could not be written ({why}). Choose another place or free some space.",
+                path=self._place.path,
+                why=why,
+            ),
+        )
 
     def _end(self, whole: bool, sentence: str) -> None:
         pool, self._pool = self._pool, None

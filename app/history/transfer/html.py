@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from app.history.export import document_line, picture_kind, speaker
+from app.history.export import document_line, part_title, picture_kind, speaker
 from app.history.records import Chat, StoredMessage, thought_for
+from app.language import tr
 from app.texts.markdown import to_html as markdown_to_html
 from app.theme.theme import DARK, LIGHT, Tokens
 from engine.protocol import ToolCall, ToolResult
@@ -79,7 +80,7 @@ def _head_of_chat(chat: Chat, paper: bool) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(chat.created))
     head = f'<h1>{escape(chat.title)}</h1>\n<p class="meta mute">{day}</p>\n'
     if chat.system_prompt:
-        head += f'{_head("System prompt", paper)}<div class="user">{markdown_to_html(chat.system_prompt)}</div>\n'
+        head += f'{_head(tr("System prompt"), paper)}<div class="user">{markdown_to_html(chat.system_prompt)}</div>\n'
     return head
 
 
@@ -98,7 +99,7 @@ def _message(message: StoredMessage, paper: bool) -> str:
         inside.append(_words(message.content, message.role == "user"))
     inside += [_part(part, paper) for part in message.parts]
     if message.state == "interrupted":
-        inside.append('<p class="note mute">interrupted</p>\n')
+        inside.append(f'<p class="note mute">{escape(tr("interrupted"))}</p>\n')
     head = "" if message.role == "tool" else _head(speaker(message), paper)
     kind = "user" if message.role == "user" else "answer"
     return f'{head}<div class="{kind}">\n{"".join(inside)}</div>\n'
@@ -112,11 +113,11 @@ def _words(text: str, typed: bool) -> str:
 def _part(part: ToolCall | ToolResult, paper: bool) -> str:
     """A call of a tool or a result, folded."""
     if isinstance(part, ToolCall):
-        what, text, files = "Call", part.arguments, list[bytes]()
+        text, files = part.arguments, list[bytes]()
     else:
-        what, text, files = "Result", part.content, part.pictures
+        text, files = part.content, part.pictures
     shown = "".join(_picture(data, paper) for data in files)
-    return _folded(f"{what} of {part.name}" if part.name else what, f"<pre>{escape(text)}</pre>{shown}", paper)
+    return _folded(part_title(part), f"<pre>{escape(text)}</pre>{shown}", paper)
 
 
 def _folded(head: str, inside: str, paper: bool) -> str:
@@ -129,7 +130,7 @@ def _picture(data: bytes, paper: bool) -> str:
     """A picture in the file itself."""
     width = f' width="{_PAPER_WIDTH}"' if paper and _wide(data) else ""
     source = f"data:image/{picture_kind(data)};base64,{base64.b64encode(data).decode()}"
-    return f'<p><img alt="picture" src="{source}"{width}></p>\n'
+    return f'<p><img alt="{escape(tr("picture"))}" src="{source}"{width}></p>\n'
 
 
 def _wide(data: bytes) -> bool:

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QProgressBar, QPushB
 
 from app.history.store import HistoryStore
 from app.history.transfer.import_job import ImportJob, ImportReport
+from app.language import plural, tr
 from app.theme.widgets import caption, fill, named
 
 WIDTH = 460
@@ -20,15 +21,15 @@ class ImportDialog(QDialog):
 
     def __init__(self, history: HistoryStore, paths: Sequence[Path], parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        named(self, "import", windowTitle="Import chats")
+        named(self, "import", windowTitle=tr("Import chats"))
         self.job = ImportJob(history, paths, self)
-        self._title = named(QLabel("Importing…"), "import.title", role="title")
-        self._bar = named(QProgressBar(), "import.progress", title="Progress of the import", textVisible=False)
+        self._title = named(QLabel(tr("Importing…")), "import.title", role="title")
+        self._bar = named(QProgressBar(), "import.progress", title=tr("Progress of the import"), textVisible=False)
         self._bar.setRange(0, _STEPS)
-        self._said = caption("The window can be used meanwhile.", "import.said")
-        self._undo = named(QPushButton("Undo the import"), "import.undo", clicked=self._take_back)
+        self._said = caption(tr("The window can be used meanwhile."), "import.said")
+        self._undo = named(QPushButton(tr("Undo the import")), "import.undo", clicked=self._take_back)
         self._undo.hide()
-        self._close = named(QPushButton("Cancel"), "import.close", clicked=self.job.cancel)
+        self._close = named(QPushButton(tr("Cancel")), "import.close", clicked=self.job.cancel)
         buttons = fill(QHBoxLayout(), self._undo, 1, self._close, spacing=8)
         fill(QVBoxLayout(self), self._title, self._bar, self._said, 1, buttons, margins=16, spacing=12)
         self.setMinimumWidth(WIDTH)
@@ -44,18 +45,18 @@ class ImportDialog(QDialog):
 
     def _on_progress(self, share: float, chats: int) -> None:
         self._bar.setValue(round(_STEPS * share))
-        self._title.setText(f"{chats:,} chats" if self.job.report.ids else "Importing…")
+        self._title.setText(plural("1 chat", "{n:,} chats", chats) if self.job.report.ids else tr("Importing…"))
 
     def _on_ended(self, report: ImportReport) -> None:
-        self._finish("Import", report.sentence)
+        self._finish(tr("Import"), report.sentence)
         self._undo.setVisible(bool(report.ids))
 
     def _on_undone(self, sentence: str) -> None:
-        self._finish("Import undone", sentence)
+        self._finish(tr("Import undone"), sentence)
 
     def _take_back(self) -> None:
         self._undo.hide()
-        self._title.setText("Removing what was imported…")
+        self._title.setText(tr("Removing what was imported…"))
         self._bar.setValue(0)
         self._bar.show()
         self._close.setEnabled(False)
@@ -65,7 +66,7 @@ class ImportDialog(QDialog):
         self._title.setText(title)
         self._bar.hide()
         self._said.setText(sentence)
-        self._close.setText("Close")
+        self._close.setText(tr("Close"))
         self._close.setEnabled(True)
         self._close.clicked.disconnect()
         close: Callable[[], None] = self.accept

@@ -19,6 +19,7 @@ from app.history.store import HistoryStore
 from app.history.transfer.readers.files import BrokenFileError, chats
 from app.history.transfer.readers.found import FoundChat, Skipped
 from app.history.writer import is_full, words_of
+from app.language import figure, plural, tr
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ BATCH = 100
 """Statements of a transaction: the window waits for one of them at most."""
 REMOVED_AT_ONCE = 20
 """Chats that are taken back in one transaction."""
-HERE = "already here"
+HERE = tr("already here")
 
 
 class _CancelledError(Exception):
@@ -51,14 +52,16 @@ class ImportReport:
     @property
     def sentence(self) -> str:
         """All of it for people."""
-        parts = [f"{_counted(len(self.ids), 'chat')} with {_counted(self.messages, 'message')} imported."]
+        chats = plural("1 chat", "{n:,} chats", len(self.ids))
+        messages = plural("1 message", "{n:,} messages", self.messages)
+        parts = [tr("{chats} with {messages} imported.", chats=chats, messages=messages)]
         if self.cancelled:
-            parts.insert(0, "The import was cancelled.")
+            parts.insert(0, tr("The import was cancelled."))
         if self.skipped:
             whole = sum(self.skipped.values())
-            parts.append(f"{whole:,} skipped: {_listed(self.skipped)}.")
+            parts.append(tr("{n:,} skipped: {reasons}.", n=whole, reasons=_listed(self.skipped)))
         if self.left_out:
-            parts.append(f"Left out: {_listed(self.left_out)}.")
+            parts.append(tr("Left out: {parts}.", parts=_listed(self.left_out)))
         return " ".join([*parts, *self.problems])
 
 
@@ -138,11 +141,13 @@ class ImportJob(QObject):
             except _CancelledError:
                 return
             except BrokenFileError as error:
-                self.report.problems.append(f"“{path.name}” could not be read to its end: {error}.")
+                said = tr("“{name}” could not be read to its end: {why}.", name=path.name, why=error)
+                self.report.problems.append(said)
                 return
             except OSError as error:
                 why = error.strerror or str(error)
-                self.report.problems.append(f"“{path.name}” could not be read ({why}). Check that it is still there.")
+                said = tr("“{name}” could not be read ({why}). Check that it is still there.", name=path.name, why=why)
+                self.report.problems.append(said)
                 return
             if found is None:
                 return
@@ -208,7 +213,7 @@ class ImportJob(QObject):
                         break
             finally:
                 bulk.close()
-            sentence = f"{_counted(len(ids), 'imported chat')} removed."
+            sentence = plural("1 imported chat removed.", "{n:,} imported chats removed.", len(ids))
         except (sqlite3.Error, OSError) as error:
             log.exception("the import could not be taken back")
             sentence = _unwritten(error)
@@ -217,15 +222,13 @@ class ImportJob(QObject):
         self.undone.emit(sentence)
 
 
-def _counted(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {what}" for what, count in counts.most_common())
+    return ", ".join(f"{figure(count)} {what}" for what, count in counts.most_common())
 
 
 def _unwritten(error: sqlite3.Error | OSError) -> str:
     if is_full(error):
-        return "The history could not be written further, because the disk is full. Free some space."
-    return f"The history could not be written further ({words_of(error)}). Allow writing there and import again."
+        return tr("The history could not be written further, because the disk is full. Free some space.")
+    return tr(
+        "The history could not be written further ({why}). Allow writing there and import again.", why=words_of(error)
+    )

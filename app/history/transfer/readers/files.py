@@ -17,6 +17,7 @@ import msgspec
 from app.history.transfer import chat_file
 from app.history.transfer.readers import lm_studio, open_webui, openai
 from app.history.transfer.readers.found import FoundChat, Skipped
+from app.language import tr
 
 CHUNK = 1 << 20
 MOST = 1 << 27
@@ -25,9 +26,9 @@ PICTURE = 1 << 26
 """Bytes of a picture in a zip at most."""
 _OPENAI = re.compile(r"conversations(-\d+)?\.json")
 """The files of chats in OpenAI's zip, which has others."""
-NO_CHAT = "not chats"
-LATER = "of a later version of Kvasir"
-EMPTY = "without messages"
+NO_CHAT = tr("not chats")
+LATER = tr("of a later version of Kvasir")
+EMPTY = tr("without messages")
 
 
 class BrokenFileError(Exception):
@@ -53,7 +54,7 @@ def _zipped(file: IO[bytes], progress: Callable[[float], object]) -> Iterator[Fo
             names = [info for info in zipped.infolist() if info.filename.casefold().endswith(".json")]
             wanted = [info for info in names if _OPENAI.fullmatch(info.filename.rpartition("/")[2])] or names
             if not wanted:
-                raise BrokenFileError("no file of chats is in it")
+                raise BrokenFileError(tr("no file of chats is in it"))
             whole, before = max(1, sum(info.file_size for info in wanted)), 0
             members = {info.filename.rpartition("/")[2]: info for info in zipped.infolist()}
 
@@ -71,7 +72,7 @@ def _zipped(file: IO[bytes], progress: Callable[[float], object]) -> Iterator[Fo
                     yield from _chats(member, info.file_size, tell, find)
                 before += info.file_size
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:  # damaged, or with a password
-        raise BrokenFileError(str(error) or "the zip is damaged") from error
+        raise BrokenFileError(str(error) or tr("the zip is damaged")) from error
 
 
 def _chats(
@@ -118,11 +119,11 @@ def _values(stream: IO[str], progress: Callable[[int], object]) -> Iterator[Any]
         error: Exception | None = None
         if at < len(buffer):
             if buffer[at] != "{":
-                raise BrokenFileError("it has no chats that Kvasir knows")
+                raise BrokenFileError(tr("it has no chats that Kvasir knows"))
             try:
                 value, at = decoder.raw_decode(buffer, at)
             except RecursionError as nested:
-                raise BrokenFileError("it is nested too deeply") from nested
+                raise BrokenFileError(tr("it is nested too deeply")) from nested
             except ValueError as unfinished:
                 error = unfinished
             else:
@@ -131,9 +132,9 @@ def _values(stream: IO[str], progress: Callable[[int], object]) -> Iterator[Any]
                     return
                 continue
         if ended:
-            raise BrokenFileError("it ends in the middle, or is damaged" if read else "it is empty") from error
+            raise BrokenFileError(tr("it ends in the middle, or is damaged") if read else tr("it is empty")) from error
         if len(buffer) - at > MOST:
-            raise BrokenFileError("one of its chats is too large, or it is damaged")
+            raise BrokenFileError(tr("one of its chats is too large, or it is damaged"))
         more = stream.read(max(CHUNK, len(buffer) - at))  # twice as much, so that few attempts are made
         read, ended = read + len(more), not more
         buffer, at = buffer[at:] + more, 0
@@ -164,7 +165,7 @@ def _chat(value: Any, find: openai.Files) -> FoundChat | Skipped:
     except chat_file.LaterFormatError:
         return Skipped(LATER)
     except msgspec.ValidationError:
-        return Skipped("with parts that cannot be read")
+        return Skipped(tr("with parts that cannot be read"))
     return found if found.messages else Skipped(EMPTY)
 
 

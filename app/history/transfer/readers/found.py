@@ -10,15 +10,18 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from app.history.records import LATEST, Chat, StoredMessage, new_id
+from app.language import tr
 from engine.protocol import ToolConfig
 
 TITLE = 200
 """Characters of a title at most."""
-UNTITLED = "Chat"
-MISSING = "pictures that are not in the file"
-RECORDINGS = "recordings"
-TOOLS = "tool calls and results"
-DOCUMENTS = "attached documents"
+UNTITLED = tr("Chat")
+MISSING = tr("pictures that are not in the file")
+RECORDINGS = tr("recordings")
+TOOLS = tr("tool calls and results")
+DOCUMENTS = tr("attached documents")
+IN_ANSWERS = tr("pictures in answers")
+SOURCES = tr("lists of sources")
 
 
 class FoundChat(NamedTuple):

@@ -14,7 +14,9 @@ from typing import Any
 from app.history.records import AnswerStats, StoredMessage
 from app.history.transfer.readers.found import (
     DOCUMENTS,
+    IN_ANSWERS,
     MISSING,
+    SOURCES,
     TOOLS,
     FoundChat,
     digest,
@@ -79,8 +81,8 @@ def _message(key: str, parent: str, node: dict[str, Any], created: float, left_o
     when = moment(node.get("timestamp")) or created
     if node["role"] == "user":
         return StoredMessage(key, "", parent, "user", words, created=when, pictures=tuple(pictures))
-    left_out.update({"pictures in answers": len(pictures)} if pictures else {})
-    left_out.update({"lists of sources": 1} if listed(node.get("sources")) else {})
+    left_out.update({IN_ANSWERS: len(pictures)} if pictures else {})
+    left_out.update({SOURCES: 1} if listed(node.get("sources")) else {})
     thinking, seconds = list[str](), 0.0
     for kind, head, inside in _DETAILS.findall(words):
         if kind == "reasoning":

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from app.history.records import AnswerStats, StoredMessage, new_id
 from app.history.transfer.readers.found import (
     DOCUMENTS,
+    IN_ANSWERS,
     MISSING,
     RECORDINGS,
     TOOLS,
@@ -152,7 +153,7 @@ class _Tree:
             self.left_out[TOOLS] += 1
             return run
         words, pictures = self._content(kind, content)
-        self.left_out.update({"pictures in answers": len(pictures)} if pictures else {})
+        self.left_out.update({IN_ANSWERS: len(pictures)} if pictures else {})
         if not words:
             return run
         return before._replace(content=(*before.content, words), model=model)
