@@ -126,7 +126,8 @@ def chat_menu(sidebar: Sidebar, chat_id: str) -> QMenu:
 
 def type_over(qtbot, sidebar: Sidebar, text: str) -> None:
     """Into the field that is open in the list."""
-    edit = sidebar.list.viewport().findChild(QLineEdit)
+    edits = sidebar.list.viewport().findChildren(QLineEdit)
+    edit = next(each for each in edits if not each.isHidden())  # one that was closed may still be there
     edit.setText(text)
     qtbot.keyClick(edit, Qt.Key.Key_Return)
 
