@@ -77,6 +77,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
         "commands": [],
         "keys": {},
         "simple": False,
+        "language": "",
     }
     assert written(path) == {**FIRST, "text_scale": 1.0, **since}
 
