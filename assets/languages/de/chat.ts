@@ -1227,7 +1227,7 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     </message>
     <message>
         <source>Too long to send whole: passages that fit your question will be sent.</source>
-        <translation>Zu lang, um ganz gesendet zu werden: Abschnitte, die zur Frage passen, werden gesendet.</translation>
+        <translation>Zu lang: Abschnitte, die zur Frage passen, werden gesendet.</translation>
     </message>
     <message>
         <source>Tools</source>
