@@ -22,10 +22,11 @@ _OWN_SENTENCE = "kvasir: "
 
 
 class End(NamedTuple):
-    """Result of a command; ``sentence`` is the reason it failed."""
+    """Result of a command; ``sentence`` is the reason it failed, ``killed``: without a word of its own on that."""
 
     ok: bool
     sentence: str = ""
+    killed: bool = False
 
 
 class LineCommand(QObject):
@@ -152,7 +153,8 @@ class LineCommand(QObject):
         if self.warning:  # a failure that Kvasir's command line knows is a sentence already
             self._end(End(False, self.warning))
         else:
-            self._end(End(False, f"{self._name} stopped ({how}){': ' + words.rstrip('.') if words else ''}."))
+            killed = status is not QProcess.ExitStatus.NormalExit
+            self._end(End(False, f"{self._name} stopped ({how}){': ' + words.rstrip('.') if words else ''}.", killed))
 
     def _end(self, end: End) -> None:
         if not self._over:

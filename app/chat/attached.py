@@ -10,14 +10,15 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QTo
 
 from app.documents.records import size_of
 from app.history.records import Attached
+from app.language import tr
 from app.theme.icons import icon
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, named, take_out, tip
 
 CHIP_PX = 280
-NO_ROOM = "The conversation leaves no room for it: begin a new chat."
-TOO_LONG = "Too long to send whole: passages that fit your question will be sent."
+NO_ROOM = tr("The conversation leaves no room for it: begin a new chat.")
+TOO_LONG = tr("Too long to send whole: passages that fit your question will be sent.")
 
 
 class DocumentCount(NamedTuple):
@@ -42,7 +43,7 @@ class AttachedDocuments(QScrollArea):
         self._theme = theme
         self._shown: tuple[tuple[Attached, bool], ...] = ()
         self._chips: list[_Chip] = []
-        named(self, "attached-documents", title="Documents of this message", frameShape=QFrame.Shape.NoFrame)
+        named(self, "attached-documents", title=tr("Documents of this message"), frameShape=QFrame.Shape.NoFrame)
         named(self, widgetResizable=True, verticalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._page = QWidget(self)
@@ -116,15 +117,16 @@ class _Chip(QFrame):
         self._name = named(ElidedLabel(attached.name, "figure"), "document-name")
         self._facts = named(ElidedLabel("", "caption"), "document-facts")
         self._notes = named(ElidedLabel("", "warn"), "document-notes")
-        help_text = f"Take out {attached.name}"
+        help_text = tr("Take out {name}", name=attached.name)
         self.cross = named(QToolButton(self), "document-close", title=help_text, tooltip=tip(help_text), kind="quiet")
         self.cross.setIcon(icon(theme, "close", 12))
         self.cross.setIconSize(QSize(12, 12))
-        self.text = named(QPushButton("As text", self), "document-text", kind="link")
-        named(self.text, title="Put the pasted text into the message", tooltip="Put it into the message as text")
+        self.text = named(QPushButton(tr("As text"), self), "document-text", kind="link")
+        named(self.text, title=tr("Put the pasted text into the message"))
+        self.text.setToolTip(tip(tr("Put it into the message as text")))
         document = attached.document
-        cut = document is not None and any(note.startswith("Cut") for note in document.facts.notes)
-        self.text.setVisible(attached.pasted and document is not None and not cut)
+        # The only note on a text that was pasted is that it was cut.
+        self.text.setVisible(attached.pasted and document is not None and not document.facts.notes)
         top = fill(QHBoxLayout(), (self._name, 1), self.text, self.cross, margins=0, spacing=4)
         fill(QVBoxLayout(self), top, self._facts, self._notes, 1, margins=(10, 6, 6, 8), spacing=2)
         self.show_count(None)
@@ -136,12 +138,12 @@ class _Chip(QFrame):
     def show_count(self, count: DocumentCount | None) -> None:
         document = self.attached.document
         if document is None:
-            facts, notes = "reading…", list[str]()
+            facts, notes = tr("reading…"), list[str]()
         else:
             facts = f"{document.facts.kind} · {size_of(document.facts)}"
             notes = list(document.facts.notes)
         if count is not None:
-            facts += f" · {count.tokens:,} tokens"
+            facts = f"{facts} · {tr('{tokens:,} tokens', tokens=count.tokens)}"
             notes[:0] = [] if count.whole else [TOO_LONG if count.passages else NO_ROOM]
         self._facts.setText(facts)
         self._notes.setText(" ".join(notes))

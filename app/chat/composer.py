@@ -19,6 +19,7 @@ from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.documents.records import MOST, of_text
 from app.history.records import Attached, Draft
+from app.language import tr
 from app.texts.exact import ExactTextEdit, text_of
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -26,12 +27,12 @@ from app.theme.widgets import fill, named, tip
 from engine.protocol import ModelCard
 
 LINES = 8
-PLACEHOLDER = "Message Kvasir"
-EDITS = "Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was."
-EDITS_ANSWER = "Editing the answer: your text is kept as another version of it. Esc leaves it as it was."
-BEGINS = "Write how the answer begins: the model continues from there. Esc leaves it."
-PASTED = "Pasted text"
-READING = "A document is being read. Then the message can be sent."
+PLACEHOLDER = tr("Message Kvasir")
+EDITS = tr("Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was.")
+EDITS_ANSWER = tr("Editing the answer: your text is kept as another version of it. Esc leaves it as it was.")
+BEGINS = tr("Write how the answer begins: the model continues from there. Esc leaves it.")
+PASTED = tr("Pasted text")
+READING = tr("A document is being read. Then the message can be sent.")
 QWIDGETSIZE_MAX = (1 << 24) - 1
 LONG_CHARS = 20_000
 """A text of more that is pasted becomes a document, of which a click makes text again."""
@@ -65,7 +66,7 @@ class MessageEdit(ExactTextEdit):
         self.setWordWrapMode(wrap_mode(""))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(4)
-        named(self, "composer-text", title="Message")
+        named(self, "composer-text", title=tr("Message"))
         self._most = QWIDGETSIZE_MAX
         self.textChanged.connect(self._fit)
 
@@ -113,7 +114,11 @@ class MessageEdit(ExactTextEdit):
 
     def refuse(self, chars: int) -> None:
         self.refused.emit(
-            f"What you insert has {chars:,} characters, and a message can have {MOST_CHARS:,}. Insert a part of it."
+            tr(
+                "What you insert has {chars:,} characters, and a message can have {most:,}. Insert a part of it.",
+                chars=chars,
+                most=MOST_CHARS,
+            )
         )
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -205,10 +210,11 @@ class Composer(QFrame):
         self._banner = named(QLabel(self, wordWrap=True), "composer-banner", role="caption")
         self._banner.setVisible(False)
         self.edit = named(MessageEdit(self), placeholderText=PLACEHOLDER)
-        self.button = named(QPushButton("Send", self), "send", kind="primary")
+        self.button = named(QPushButton(tr("Send"), self), "send", kind="primary")
         self.button.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.more = named(QPushButton("Save and continue", self), "save-and-continue", title="Save and continue")
-        self.more.setToolTip(tip("Keep the text and let the model go on from it (Ctrl+Enter)"))
+        further = tr("Save and continue")
+        self.more = named(QPushButton(further, self), "save-and-continue", title=further)
+        self.more.setToolTip(tip(tr("Keep the text and let the model go on from it (Ctrl+Enter)")))
         self.more.setVisible(False)
         self.ways = SendMenu(self)
         self.thinking = ThinkingSwitch(theme, self)
@@ -287,7 +293,8 @@ class Composer(QFrame):
         others = [file for file in files if not is_picture(file)]
         have = len(self.documents.attached)
         if have + len(others) > MOST:
-            words = f"A message can have {MOST} documents, and this one would have {have + len(others)}."
+            many = have + len(others)
+            words = tr("A message can have {most} documents, and this one would have {many}.", most=MOST, many=many)
             self.refused.emit(words)
             return
         if others:
@@ -308,9 +315,10 @@ class Composer(QFrame):
         """Attach images and files of pictures, or say why not."""
         try:
             if self._answer:
-                raise NoPictureError("An answer is text alone: it can have no pictures.")
+                raise NoPictureError(tr("An answer is text alone: it can have no pictures."))
             if self._card is not None and not self._card.pictures:
-                raise NoPictureError(f"{self._card.name} reads text only, so a message to it can have no pictures.")
+                name = self._card.name
+                raise NoPictureError(tr("{name} reads text only, so a message to it can have no pictures.", name=name))
             more = pictures.taken(found, len(self.attached.files))
         except (NoPictureError, OSError) as error:
             self.refused.emit(str(error))
@@ -399,7 +407,7 @@ class Composer(QFrame):
     def _take_text(self, text: str) -> None:
         """A long text that was pasted, as a document."""
         if len(self.documents.attached) >= MOST:
-            self.refused.emit(f"A message can have {MOST} documents, and this one has them.")
+            self.refused.emit(tr("A message can have {most} documents, and this one has them.", most=MOST))
             return
         document = of_text(PASTED, text)
         self.documents.show_attached((*self.documents.attached, Attached(PASTED, document, pasted=True)))
@@ -427,8 +435,17 @@ class Composer(QFrame):
         self.text_changed.emit()
 
     def _refresh(self) -> None:
-        send = "Continue" if self._begins else "Save" if self._answer else "Send"
-        title = "Stop" if self._streaming else send
+        if self._streaming:
+            title, does, what = tr("Stop"), tr("Stop the answer"), tr("Stop (Esc)")
+        elif self._begins:
+            title, does = tr("Continue"), tr("Continue the answer")
+            what = tr("Continue (Enter; Shift+Enter breaks the line)")
+        elif self._answer:
+            title, does = tr("Save"), tr("Save the answer")
+            what = tr("Save (Enter; Shift+Enter breaks the line)")
+        else:
+            title, does = tr("Send"), tr("Send the message")
+            what = tr("Send (Enter; Shift+Enter breaks the line)")
         if self.button.text() != title:
             self.button.setText(title)
             self.button.setProperty("kind", "" if self._streaming else "primary")
@@ -438,11 +455,10 @@ class Composer(QFrame):
         self.ways.setVisible(not self._answer)
         self.ways.setEnabled(not self._streaming)
         self.more.setEnabled(self._takes and self._something and not self._reason)
-        does = f"{send} the {'answer' if self._answer else 'message'}"
-        self.button.setAccessibleName("Stop the answer" if self._streaming else does)
-        what = "Stop (Esc)" if self._streaming else f"{send} (Enter; Shift+Enter breaks the line)"
+        self.button.setAccessibleName(does)
         reason = self._reason or (READING if self.documents.reading else "")
-        self.button.setToolTip(tip(what if send == "Save" else reason or what))
-        waits = f"{self._reason}. What you send now waits for it." if self._queues else self._reason
+        saves = self._answer and not self._begins
+        self.button.setToolTip(tip(what if saves else reason or what))
+        waits = tr("{reason}. What you send now waits for it.", reason=self._reason) if self._queues else self._reason
         self.edit.setPlaceholderText(waits or PLACEHOLDER)
         self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.language import tr
 from engine.protocol import RemoteModel
 
 
@@ -9,4 +10,7 @@ def reason(remote: RemoteModel | None) -> str:
     """Why a part of the window shows nothing of these answers, as a sentence; "" for a model of this machine."""
     if remote is None:
         return ""
-    return f"This model runs on another server ({remote.server}): Kvasir sees only its text and its counts of tokens."
+    return tr(
+        "This model runs on another server ({server}): Kvasir sees only its text and its counts of tokens.",
+        server=remote.server,
+    )

@@ -10,16 +10,19 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
+from app.language import tr
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, caption, clear, fill, named, show_badge, tip
 
-TITLE = "Get a model for this computer"
-LOOKING = "Checking which models suit this computer…"
+TITLE = tr("Get a model for this computer")
+LOOKING = tr("Checking which models suit this computer…")
 _LINES = 3
 _BUTTON_PX = 112
 """Room for "Chat with it": what stands before the buttons is in one column, and stays there when a model has come."""
-NONE = "No model of the list fits into the memory that is free. Close other programs, or search for a smaller model."
+NONE = tr(
+    "No model of the list fits into the memory that is free. Close other programs, or search for a smaller model."
+)
 
 
 class Line(NamedTuple):
@@ -98,7 +101,11 @@ class GetCard(QFrame):
         self.said = caption(LOOKING, "welcome.get.said")
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.all = named(
-            QPushButton("All…"), "welcome.get.all", title="All recommended models", clicked=self.all_asked, kind="quiet"
+            QPushButton(tr("All…")),
+            "welcome.get.all",
+            title=tr("All recommended models"),
+            clicked=self.all_asked,
+            kind="quiet",
         )
         head = fill(QHBoxLayout(), title, (self.machine, 1), self.all, spacing=12)
         self._rows = fill(QVBoxLayout(), spacing=8)

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.chat.context.bar import ContextBar
 from app.chat.notes import NotesButton
+from app.language import tr
 from app.link.link import EngineLink
 from app.models import cards
 from app.models.state.loads import ModelLoads
@@ -19,11 +20,11 @@ from engine import protocol
 GAP = 12
 MINIMUM = 240
 MARGINS = (24, 8, 16, 8)
-TINT, SETTINGS = "Speculation", "Chat settings"
+TINT, SETTINGS = tr("Speculation"), tr("Chat settings")
 ICON_PX = 16
 DRAFT_PX = 120
 """The draft's name is not shown with less room than this: its beginning alone says nothing."""
-TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected"
+TINT_HELP = tr("Highlight drafted tokens: accepted ones, and the model's where a draft was rejected")
 FORMS = (
     (True, True, True, True),
     (False, True, True, True),
@@ -52,9 +53,9 @@ class Header(QFrame):
         self.tint = QPushButton(self)
         """Checked if words are tinted; its owner says what a click does."""
         named(self.tint, "tint-button", kind="quiet", checkable=True)
-        named(self.tint, title="Highlight drafted tokens", tooltip=tip(TINT_HELP))
+        named(self.tint, title=tr("Highlight drafted tokens"), tooltip=tip(TINT_HELP))
         self.settings = named(QPushButton(SETTINGS, self), "chat-settings-button")
-        named(self.settings, title=SETTINGS, tooltip="System prompt and sampling of this chat", kind="quiet")
+        named(self.settings, title=SETTINGS, tooltip=tr("System prompt and sampling of this chat"), kind="quiet")
         self.settings.clicked.connect(self.settings_asked)
         self._row = row = QHBoxLayout(self)
         row.setContentsMargins(*MARGINS)

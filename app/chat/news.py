@@ -8,6 +8,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, Signal
 
 from app.history.store import HistoryStore
+from app.language import tr
 from app.link.link import RESTARTS, EngineLink, LinkState
 from app.notice import NoticeBar
 from app.theme.banner import Tone
@@ -82,7 +83,7 @@ class News(QObject):
             self._notice.say(sentence, tone, action=action, act=act) if sentence else self._notice.clear()
             return
         if not action:
-            action, act = "Save elsewhere…", self._export
+            action, act = tr("Save elsewhere…"), self._export
         self._notice.say(f"{self._lost} {sentence}".strip(), "bad", action=action, act=act)
 
     def _export(self) -> None:
@@ -109,18 +110,18 @@ class News(QObject):
 
     def _on_state(self, state: LinkState, sentence: str) -> None:
         if state in (LinkState.RESTARTING, LinkState.DEAD):
-            action = "Start the engine" if state is LinkState.DEAD else ""
+            action = tr("Start the engine") if state is LinkState.DEAD else ""
             self._say(sentence, "bad", action, self._revive)
             self._shown = True
             self._death = sentence.removesuffix(RESTARTS)
         elif state is LinkState.STARTING and self._death and self._standing.startswith(self._death):
             self.dismiss()
         elif state is LinkState.CONNECTED:
-            gone = "" if self._link.knows_model else " The model was not loaded again: choose one above."
-            self._tell_return(f"It is running again.{gone}")
+            gone = "" if self._link.knows_model else tr("The model was not loaded again: choose one above.")
+            self._tell_return(f"{tr('It is running again.')} {gone}".rstrip())
 
     def _on_loaded(self, _: protocol.Loaded) -> None:
-        self._tell_return("It is running again and the model is loaded.")
+        self._tell_return(tr("It is running again and the model is loaded."))
         self._shown = False
 
     def _tell_return(self, words: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QWidget, QWidgetAction
 
+from app.language import plural, tr
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, named, tip
 
@@ -19,13 +20,13 @@ class NotesButton(QPushButton):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__("▲", parent)
         self._theme = theme
-        named(self, "model-notices", title="What this model does without, and why", kind="link")
+        named(self, "model-notices", title=tr("What this model does without, and why"), kind="link")
         self.setMenu(QMenu(self))
 
     def say(self, notices: Sequence[str]) -> None:
         """One paragraph for each."""
         self.setVisible(bool(notices))
-        self.setText("▲ " + ("1 note" if len(notices) == 1 else f"{len(notices)} notes"))
+        self.setText(f"▲ {plural('1 note', '{n} notes', len(notices))}")
         self.setToolTip(tip("\n".join(notices)))
         self.menu().clear()
         for notice in notices:

@@ -10,6 +10,7 @@ from PySide6.QtGui import QIcon, QImage, QImageReader, QPainter, QPaintEvent, QP
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QToolButton, QWidget
 
 from app.documents.reading import KINDS
+from app.language import tr
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
@@ -23,7 +24,7 @@ LONGEST_PX = 2048
 MOST_PIXELS = 100_000_000
 THUMBNAIL_PX, _CROSS_PX = 44, 14
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
-FILTER = f"Pictures ({' '.join('*' + suffix for suffix in SUFFIXES)})"
+FILTER = tr("Pictures ({patterns})", patterns=" ".join("*" + suffix for suffix in SUFFIXES))
 _QUALITY = 90
 
 
@@ -38,12 +39,19 @@ def read(path: Path) -> bytes:
     size = reader.size()
     if size.width() * size.height() > MOST_PIXELS:
         raise NoPictureError(
-            f"{path.name} has {size.width():,} x {size.height():,} pixels, and a picture can have {MOST_PIXELS:,}. "
-            "Make it smaller first."
+            tr(
+                "{name} has {width:,} x {height:,} pixels, and a picture can have {most:,}. Make it smaller first.",
+                name=path.name,
+                width=size.width(),
+                height=size.height(),
+                most=MOST_PIXELS,
+            )
         )
     image = reader.read()
     if image.isNull():
-        raise NoPictureError(f"{path.name} cannot be read as a picture ({reader.errorString()}).")
+        raise NoPictureError(
+            tr("{name} cannot be read as a picture ({why}).", name=path.name, why=reader.errorString())
+        )
     small = max(size.width(), size.height()) <= LONGEST_PX and path.stat().st_size <= MOST_BYTES
     return path.read_bytes() if small else encoded(image)
 
@@ -77,7 +85,10 @@ def is_picture(file: Path) -> bool:
 def taken(found: Sequence[QImage | Path], have: int) -> list[bytes]:
     """The files to send of what was found, in a message that has some. Raises NoPictureError."""
     if have + len(found) > MOST:
-        raise NoPictureError(f"A message can have {MOST} pictures, and this one would have {have + len(found)}.")
+        many = have + len(found)
+        raise NoPictureError(
+            tr("A message can have {most} pictures, and this one would have {many}.", most=MOST, many=many)
+        )
     return [read(each) if isinstance(each, Path) else encoded(each) for each in found]
 
 
@@ -166,7 +177,8 @@ class AttachedPictures(QWidget):
         button.setIcon(QIcon(pixmap_of(file, side, self.devicePixelRatioF())))
         button.setIconSize(side)
         button.setAutoRaise(True)
-        named(button, "attached-picture", title=f"Take out picture {place + 1}", tooltip="Take this picture out")
+        named(button, "attached-picture", title=tr("Take out picture {number}", number=place + 1))
+        button.setToolTip(tip(tr("Take this picture out")))
         button.clicked.connect(lambda: self.show_files(self._files[:place] + self._files[place + 1 :]))
         return button
 
@@ -191,15 +203,21 @@ class AttachButton(QToolButton):
     def offer(self, pictures: bool) -> None:
         """``pictures``: whether they are offered, too."""
         self._pictures = pictures
-        what = "documents or pictures" if pictures else "documents"
-        named(self, title=f"Add {what}", tooltip=tip(f"Add {what}: choose files, drop them here, or paste"))
+        if pictures:
+            title, help_text = (
+                tr("Add documents or pictures"),
+                tr("Add documents or pictures: choose files, drop them here, or paste"),
+            )
+        else:
+            title, help_text = tr("Add documents"), tr("Add documents: choose files, drop them here, or paste")
+        named(self, title=title, tooltip=tip(help_text))
 
     def _recolour(self) -> None:
         self.setIcon(icon(self._theme, "plus", 18))
 
     def _choose(self) -> None:
-        known = [*KINDS, *(SUFFIXES if self._pictures else ())]
-        offered = [f"Files that can be read ({' '.join('*' + suffix for suffix in known)})", "All files (*)"]
+        patterns = " ".join("*" + suffix for suffix in (*KINDS, *(SUFFIXES if self._pictures else ())))
+        offered = [tr("Files that can be read ({patterns})", patterns=patterns), tr("All files (*)")]
         offered[1:1] = [FILTER] if self._pictures else []
         files, _ = QFileDialog.getOpenFileNames(self.window(), self.accessibleName(), "", ";;".join(offered))
         if files:
@@ -232,8 +250,8 @@ class ShownPictures(QWidget):
         label = QLabel(self)
         pixmap = pixmap_of(file, QSize(self.BOUND_PX, self.BOUND_PX), self.devicePixelRatioF())
         if pixmap.isNull():
-            label.setText("A picture that cannot be shown")
+            label.setText(tr("A picture that cannot be shown"))
         else:
             label.setPixmap(pixmap)
-        label.setAccessibleName("Picture")
+        label.setAccessibleName(tr("Picture"))
         return label

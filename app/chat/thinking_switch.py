@@ -6,12 +6,15 @@ import msgspec
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle, fill, named, show_checked, switched
 from engine.protocol import ModelCard, Thinking
 
-HELP = "Let the model think before it answers. Slower, often better for hard questions."
-EFFORT_HELP = "How hard the model thinks before it answers."
+HELP = tr("Let the model think before it answers. Slower, often better for hard questions.")
+EFFORT_HELP = tr("How hard the model thinks before it answers.")
+_EFFORTS = {"low": tr("Low"), "medium": tr("Medium"), "high": tr("High")}
+"""Names of the efforts that the engine looks for in chat templates."""
 
 
 def allowed(card: ModelCard | None, value: Thinking) -> Thinking:
@@ -31,8 +34,8 @@ class ThinkingSwitch(QWidget):
         self._efforts: Segments | None = None
         self._known: list[str] = []
         self.setObjectName("thinking-switch")
-        self.label = named(QLabel("Thinking", self), role="caption")
-        self.toggle = named(Toggle(theme, self), "thinking-toggle", title="Think before answering", tooltip=HELP)
+        self.label = named(QLabel(tr("Thinking"), self), role="caption")
+        self.toggle = named(Toggle(theme, self), "thinking-toggle", title=tr("Think before answering"), tooltip=HELP)
         switched(self.toggle, lambda on: self._choose(on=on))
         self.label.setToolTip(HELP)
         self._row = QHBoxLayout(self)
@@ -68,8 +71,9 @@ class ThinkingSwitch(QWidget):
             self._efforts = None
         self._known = list(efforts)
         if efforts:
-            titles = [effort.capitalize() for effort in efforts]
-            self._efforts = named(Segments("Reasoning effort", efforts, titles, "effort", self), tooltip=EFFORT_HELP)
+            titles = [_EFFORTS.get(effort, effort.capitalize()) for effort in efforts]
+            self._efforts = Segments(tr("Reasoning effort"), efforts, titles, "effort", self)
+            self._efforts.setToolTip(EFFORT_HELP)
             self._efforts.chosen.connect(lambda effort: self._choose(effort=effort))
             self._row.insertWidget(2, self._efforts)
 

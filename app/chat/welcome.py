@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chat.get_card import GetCard, Line
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, fill, named
 from engine.protocol import ModelCard
@@ -25,19 +26,19 @@ from engine.protocol import ModelCard
 BUNDLED = "kvasir-guide"
 """The model that comes with Kvasir."""
 QUESTIONS = (
-    "What is Kvasir good for?",
-    "What can I do with the panel beside the chat?",
-    "How do I get a better model?",
+    "What is Kvasir good for?",  # not shown in another language
+    "What can I do with the panel beside the chat?",  # not shown in another language
+    "How do I get a better model?",  # not shown in another language
 )
-"""Questions for that model: all are in the texts that it learned from (assets/demo/knowledge)."""
-ASK, CHOOSE = "Ask something to begin", "Choose a model to begin"
-LOCAL = "What you write stays on this computer."
-TINY = "The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model."
-GUIDE = "Or ask the model that comes with Kvasir. It is tiny and knows only this manual:"
-FIND = "Get a model…"
-OPEN = "Open a file…"
-SWITCHES = "Show switches and plots"
-WHY = "Every optimisation is a switch. Flip one and watch what it does; measure what it buys on this computer."
+"""Questions for that model: all are in the texts that it learned from (assets/demo/knowledge), which are English."""
+ASK, CHOOSE = tr("Ask something to begin"), tr("Choose a model to begin")
+LOCAL = tr("What you write stays on this computer.")
+TINY = tr("The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model.")
+GUIDE = tr("Or ask the model that comes with Kvasir. It is tiny and knows only this manual:")
+FIND = tr("Get a model…")
+OPEN = tr("Open a file…")
+SWITCHES = tr("Show switches and plots")
+WHY = tr("Every optimisation is a switch. Flip one and watch what it does; measure what it buys on this computer.")
 _WIDTH = 800
 _STACKED = 620
 """Below this width, pixels, the cards stand one above the other."""
@@ -96,9 +97,9 @@ class WelcomeView(QWidget):
         self.setObjectName("welcome")
         self.title = named(QLabel(), role="title")
         self.caption = named(QLabel(LOCAL), role="caption")
-        self.chat = WelcomeCard("Chat", "Write a message", "welcome.chat")
-        self.more = WelcomeCard("Get a model", "Choose a model…", "welcome.more")
-        self.why = WelcomeCard("See why it is fast", SWITCHES, "welcome.why")
+        self.chat = WelcomeCard(tr("Chat"), tr("Write a message"), "welcome.chat")
+        self.more = WelcomeCard(tr("Get a model"), tr("Choose a model…"), "welcome.more")
+        self.why = WelcomeCard(tr("See why it is fast"), SWITCHES, "welcome.why")
         self.why.about.setText(WHY)
         self.get = GetCard(theme)
         self.get.all_asked.connect(self.models_asked)
@@ -158,8 +159,13 @@ class WelcomeView(QWidget):
 
     def show_suiting(self, count: int) -> None:
         """Show the number of models of the list that suit this computer; 0 if it is not known."""
-        many = f"{count} models" if count > 1 else "Models"
-        self.more.about.setText(f"{many} that suit this computer, each with its strengths, or any on Hugging Face.")
+        if count > 1:
+            words = tr(
+                "{count} models that suit this computer, each with its strengths, or any on Hugging Face.", count=count
+            )
+        else:
+            words = tr("Models that suit this computer, each with its strengths, or any on Hugging Face.")
+        self.more.about.setText(words)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() is QEvent.Type.Resize:
@@ -173,7 +179,7 @@ class WelcomeView(QWidget):
         rows.addWidget(self._lead, 0, Qt.AlignmentFlag.AlignHCenter)
         for question in QUESTIONS:
             button = QPushButton(button_text(question))
-            named(button, title=f"Ask: {question}", kind="quiet")
+            named(button, title=tr("Ask: {question}", question=question), kind="quiet")
             button.clicked.connect(lambda _=False, words=question: self.chosen.emit(words))
             rows.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return box
@@ -236,5 +242,5 @@ def _link(text: str, name: str, pressed: SignalInstance) -> QPushButton:
 
 def _about(card: ModelCard | None, without: bool) -> str:
     if card is not None:
-        return f"{card.name} is loaded and answers on this computer."
-    return "No model is loaded." if without else "A model is being loaded."
+        return tr("{name} is loaded and answers on this computer.", name=card.name)
+    return tr("No model is loaded.") if without else tr("A model is being loaded.")

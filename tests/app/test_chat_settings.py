@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QLabel
 
+from app import language
 from app.chat.settings.chat_settings import FIELDS, ChatSettings
 from engine.protocol import Sampling
 
@@ -71,3 +72,19 @@ def test_stop_strings_stand_on_lines(settings) -> None:
     assert settings.values()[1].stop == ["END", "\n", "###|"]
     settings.fill("", settings.values()[1], None)
     assert settings.stop.toPlainText() == "END\n\\n\n###|"
+
+
+def test_values_stand_there_as_german_writes_them_and_stay_what_they_are(settings) -> None:
+    asked = Sampling(temperature=0.75, top_k=20_000, seed=1_234_567)
+    language.choose("de")
+    try:
+        settings.fill("", asked, None)
+        assert [settings.inputs[name].text() for name in ("temperature", "top_k", "seed")] == [
+            "0,75",
+            "20.000",
+            "1.234.567",
+        ]
+        assert settings.values() == ("", asked)
+        assert shown(settings) == []
+    finally:
+        language.choose("en")

@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 
+from app import language
 from app.chat.attached import NO_ROOM as NO_ROOM_CHIP
 from app.chat.attached import TOO_LONG
 from app.chat.composer import LONG_CHARS, Composer
@@ -501,6 +502,12 @@ def test_an_exported_chat_names_its_documents(history: HistoryStore) -> None:
     assert '<p class="note mute">Document: a_*.pdf (PDF, 2 pages)</p>' in to_html(talk.chat, talk.path)
 
 
+def answered(tokens: int) -> StoredMessage:
+    """An answer for which so many tokens of the prompt came from the cache."""
+    usage = Usage(prompt_tokens=900, cached_tokens=tokens, generated_tokens=1, seed=1)
+    return StoredMessage("a", "c", "", "assistant", "x", stats=AnswerStats(usage=usage))
+
+
 @pytest.mark.parametrize(
     ("cached", "words"),
     [
@@ -513,14 +520,25 @@ def test_an_exported_chat_names_its_documents(history: HistoryStore) -> None:
     ],
 )
 def test_what_the_cache_saved(cached: list[int], words: str) -> None:
-    def answered(tokens: int) -> StoredMessage:
-        usage = Usage(prompt_tokens=900, cached_tokens=tokens, generated_tokens=1, seed=1)
-        return StoredMessage("a", "c", "", "assistant", "x", stats=AnswerStats(usage=usage))
-
     answers = [answered(tokens) for tokens in cached]
     assert came_from_cache(DocumentUse(tokens=500, before=100), answers) == words
     assert came_from_cache(DocumentUse([DocumentPassage(1, 0, 9)], 3, 500, 100), answers) == ""
     assert came_from_cache(None, answers) == ""
+
+
+@pytest.mark.parametrize("code", ["en", "de"])
+def test_only_what_came_from_the_cache_is_good_news(code: str, qtbot, theme: Theme) -> None:
+    use = DocumentUse(tokens=500, before=100)
+    language.choose(code)
+    try:
+        asked = StoredMessage("b", "c", "", "user", "Why?", documents=(MessageDocument(paged(), use),))
+        view = MessageView(asked, theme, None)  # type: ignore[arg-type]
+        qtbot.addWidget(view)
+        for tokens, role in ((0, "caption"), (592, "good")):
+            assert view.show_saved([came_from_cache(use, [answered(tokens)])])
+            assert view.findChild(QLabel, "document-lines").property("role") == role
+    finally:
+        language.choose("en")
 
 
 def test_a_card_shows_the_beginning_of_a_long_text_and_what_was_saved(qtbot, theme: Theme) -> None:

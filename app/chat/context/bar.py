@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.chat.context.overflow import OVER
+from app.language import tr
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import FillBar, fill, named, tip
@@ -14,7 +15,7 @@ from engine.protocol import Overflow
 NEARLY_FULL = 0.9
 LEAST_KEPT = 64
 """Tokens below which it does not matter that they are kept."""
-KEPT = "The next answer begins without reading these tokens again: they are in the cache, or on disk."
+KEPT = tr("The next answer begins without reading these tokens again: they are in the cache, or on disk.")
 
 
 class ContextBar(QWidget):
@@ -43,7 +44,8 @@ class ContextBar(QWidget):
 
     def show_kept(self, tokens: int | None) -> None:
         """Show how many of the conversation's tokens are kept; None: not known."""
-        words = f"{tokens:,} tokens kept" if tokens is not None and tokens >= LEAST_KEPT else ""
+        enough = tokens is not None and tokens >= LEAST_KEPT
+        words = tr("{tokens:,} tokens kept", tokens=tokens) if enough else ""
         if words != self.kept.text():
             self.kept.setText(words)
             self.changed.emit()
@@ -57,12 +59,16 @@ class ContextBar(QWidget):
         whole, used = used, used if seen is None else seen
         share, over = used / limit, OVER[self.overflow] if whole > limit else ""
         level = "bad" if over and self.overflow == "stop" else "warn" if over or share > NEARLY_FULL else "mute"
-        self._label.setText(f"context {used:,} / {limit:,}")
+        self._label.setText(tr("context {used:,} / {limit:,}", used=used, limit=limit))
         set_role(self._label, level)
         self.bar.fraction, self.bar.token = share, "accent" if level == "mute" else level
         self.bar.update()
         if whole != used:
-            over = f"The conversation has {whole:,} tokens, of which the model sees {used:,}. {over}".strip()
-        self.setToolTip(tip(over or f"{share:.0%} of the context is taken by this conversation."))
-        self.setAccessibleName(f"{self._label.text()} tokens. {over}".strip())
+            said = tr(
+                "The conversation has {whole:,} tokens, of which the model sees {used:,}.", whole=whole, used=used
+            )
+            over = f"{said} {over}".strip()
+        self.setToolTip(tip(over or tr("{share:.0%} of the context is taken by this conversation.", share=share)))
+        spoken = tr("context {used:,} / {limit:,} tokens.", used=used, limit=limit)
+        self.setAccessibleName(f"{spoken} {over}".strip())
         self.changed.emit()

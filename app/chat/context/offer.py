@@ -10,10 +10,11 @@ from app.chat.context import overflow
 from app.chat.news import News
 from app.chat.session.session import ChatSession
 from app.history.records import StoredMessage
+from app.language import tr
 from engine import protocol
 from engine.protocol import Overflow
 
-FROM_NOW = "From the next message on the model sees the beginning and the end of this conversation, not its middle."
+FROM_NOW = tr("From the next message on the model sees the beginning and the end of this conversation, not its middle.")
 
 
 class ContextOffer(QObject):

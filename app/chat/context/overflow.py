@@ -6,21 +6,30 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.history.records import OmittedContext, StoredMessage
+from app.language import plural, tr
 from engine.protocol import Overflow
 
-TITLES: dict[Overflow, str] = {"stop": "stop", "drop_middle": "drop the middle", "window": "sliding window"}
+TITLES: dict[Overflow, str] = {
+    "stop": tr("stop", "what happens when the context is full"),
+    "drop_middle": tr("drop the middle"),
+    "window": tr("sliding window"),
+}
 MEANINGS: dict[Overflow, str] = {
-    "stop": "The answer stops and says so. Nothing is left out.",
-    "drop_middle": "The model keeps the first and latest messages and no longer sees those between, which are dimmed.",
-    "window": "The model sees the first tokens and the last ones, and goes on writing. What it wrote long ago fades.",
+    "stop": tr("The answer stops and says so. Nothing is left out."),
+    "drop_middle": tr(
+        "The model keeps the first and latest messages and no longer sees those between, which are dimmed."
+    ),
+    "window": tr(
+        "The model sees the first tokens and the last ones, and goes on writing. What it wrote long ago fades."
+    ),
 }
 OVER: dict[Overflow, str] = {
-    "stop": "The conversation no longer fits: shorten a message or start a new chat.",
-    "drop_middle": "The conversation no longer fits whole: the model will not see its middle.",
-    "window": "The conversation no longer fits whole: the model sees its beginning and its end.",
+    "stop": tr("The conversation no longer fits: shorten a message or start a new chat."),
+    "drop_middle": tr("The conversation no longer fits whole: the model will not see its middle."),
+    "window": tr("The conversation no longer fits whole: the model sees its beginning and its end."),
 }
 OFFER: Overflow = "drop_middle"
-OFFER_TITLE = "Drop the middle (keep first and latest)"
+OFFER_TITLE = tr("Drop the middle (keep first and latest)")
 
 
 class DimmedMessages(NamedTuple):
@@ -47,19 +56,39 @@ def hidden(path: Sequence[StoredMessage]) -> DimmedMessages | None:
 
 def full(tokens: int, policy: Overflow) -> str:
     """Message after an answer that the end of the context stopped."""
-    said = f"The context is full, so the answer stopped after {tokens:,} {'token' if tokens == 1 else 'tokens'}."
+    said = plural(
+        "The context is full, so the answer stopped after 1 token.",
+        "The context is full, so the answer stopped after {n:,} tokens.",
+        tokens,
+    )
     if policy == "stop":
-        return f"{said} Kvasir can go on if the model no longer sees the middle of the conversation."
-    return f"{said} Shorten a message or start a new chat."
+        return f"{said} {tr('Kvasir can go on if the model no longer sees the middle of the conversation.')}"
+    return f"{said} {tr('Shorten a message or start a new chat.')}"
 
 
 def _shown(cut: OmittedContext, place: int) -> DimmedMessages | None:
     if cut.policy == "window":
-        sinks = f"the first {cut.sinks:,} and " if cut.sinks else ""
-        return DimmedMessages(0, 0, place, f"The model sees only {sinks}the last {cut.window:,} tokens")
+        if cut.sinks:
+            seen = tr(
+                "The model sees only the first {sinks:,} and the last {window:,} tokens",
+                sinks=cut.sinks,
+                window=cut.window,
+            )
+        else:
+            seen = tr("The model sees only the last {window:,} tokens", window=cut.window)
+        return DimmedMessages(0, 0, place, seen)
     first, last = cut.first, min(cut.last, place)
     if last <= first:
         return None
-    which = "this message" if last - first == 1 else f"these {last - first:,} messages"
-    tokens = f" ({cut.tokens:,} tokens)" if cut.tokens else ""
-    return DimmedMessages(first, last, last, f"The model no longer sees {which}{tokens}")
+    if cut.tokens:
+        unseen = plural(
+            "The model no longer sees this message ({tokens:,} tokens)",
+            "The model no longer sees these {n:,} messages ({tokens:,} tokens)",
+            last - first,
+            tokens=cut.tokens,
+        )
+    else:
+        unseen = plural(
+            "The model no longer sees this message", "The model no longer sees these {n:,} messages", last - first
+        )
+    return DimmedMessages(first, last, last, unseen)

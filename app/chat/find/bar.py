@@ -6,13 +6,14 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QToolButton, QWidget
 
+from app.language import figure, plural, tr
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 
 WIDE_PX, FIELD_PX, COUNT_PX, ICON_PX = 380, 40, 96, 14
 """Width of the bar, the least of its field, that of its count where it is wide, and that of icons."""
-NONE = "No match"
+NONE = tr("No match")
 
 
 class FindField(QLineEdit):
@@ -41,16 +42,17 @@ class FindBar(QFrame):
         super().__init__(parent)
         self._theme = theme
         named(self, "find-bar", card="tip")
-        self.field = named(
-            FindField(self), "find-field", title="Find in this chat", placeholderText="Find in this chat"
-        )
+        words = tr("Find in this chat")
+        self.field = named(FindField(self), "find-field", title=words, placeholderText=words)
         self.field.setMaxLength(1000)
         self._count = named(QLabel(self), "find-count", role="caption")
         self._count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self._buttons = {
-            "up": self._button("up", "Previous match", "Shift+Enter", lambda: self.stepped.emit(False)),
-            "down": self._button("down", "Next match", "Enter", lambda: self.stepped.emit(True)),
-            "close": self._button("close", "Close the search", "Esc", self.close_bar),
+            "up": self._button(
+                "up", tr("Previous match"), tr("Previous match (Shift+Enter)"), lambda: self.stepped.emit(False)
+            ),
+            "down": self._button("down", tr("Next match"), tr("Next match (Enter)"), lambda: self.stepped.emit(True)),
+            "close": self._button("close", tr("Close the search"), tr("Close the search (Esc)"), self.close_bar),
         }
         row = fill(QHBoxLayout(self), (self.field, 1), self._count, *self._buttons.values(), margins=6, spacing=4)
         row.insertSpacing(2, 4)
@@ -82,10 +84,11 @@ class FindBar(QFrame):
         if not self.field.text():
             words = ""
         elif not whole:
-            words = f"{total:,}…"
+            words = f"{figure(total)}…"
+        elif total and number >= 0:
+            words = tr("{number:,} of {total:,}", number=number + 1, total=total)
         else:
-            found = f"{total:,} {'match' if total == 1 else 'matches'}" if total else NONE
-            words = f"{number + 1:,} of {total:,}" if total and number >= 0 else found
+            words = plural("1 match", "{n:,} matches", total) if total else NONE
         self._count.setText(words)
         for name in ("up", "down"):
             self._buttons[name].setEnabled(total > 0)
@@ -105,8 +108,8 @@ class FindBar(QFrame):
         else:
             event.accept()  # keys of its buttons are not for the message
 
-    def _button(self, image: str, title: str, keys: str, act: object) -> QToolButton:
-        button = named(QToolButton(self), f"find-{image}", title=title, tooltip=tip(f"{title} ({keys})"), kind="quiet")
+    def _button(self, image: str, title: str, help_text: str, act: object) -> QToolButton:
+        button = named(QToolButton(self), f"find-{image}", title=title, tooltip=tip(help_text), kind="quiet")
         button.setProperty("image", image)
         button.clicked.connect(act)
         return button

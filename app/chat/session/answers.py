@@ -15,6 +15,7 @@ from app.chat.session.again import repeat
 from app.chat.session.settling import Settling
 from app.history.records import OmittedContext, StoredMessage, TextSpan
 from app.history.store import HistoryStore
+from app.language import tr
 from app.link.calls import PendingCall
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -23,7 +24,7 @@ from engine.protocol.operations import LIST_SERVERS
 from engine.protocol.rounds import config_of, seen_by
 
 SAVE_MS = 1000
-TOOLS_OF_NOW = "The tools that the first answer had were not kept: this one had those of now."
+TOOLS_OF_NOW = tr("The tools that the first answer had were not kept: this one had those of now.")
 _OWN: frozenset[protocol.Source] = frozenset(("target", "bonus"))
 """Sources of tokens that were not drafted."""
 

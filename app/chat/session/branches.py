@@ -7,6 +7,14 @@ from typing import NamedTuple
 from app.chat.session.conversation import title_of
 from app.history.records import StoredMessage
 from app.history.tree import MessageTree
+from app.language import tr
+
+WRITERS = {
+    "user": tr("You", "the person who wrote a message"),
+    "assistant": tr("Answer"),
+    "tool": tr("Results of tools"),
+}
+"""The role of a message -> who speaks in it."""
 
 
 class Version(NamedTuple):
@@ -20,11 +28,13 @@ class Version(NamedTuple):
     def words(self) -> str:
         """Who said it, and its first words."""
         message = self.message
-        who = {"user": "You", "assistant": "Answer", "tool": "Results of tools"}[message.role]
+        who = WRITERS[message.role]
         if message.stats.beside is not None:
             who = f"{who}, {message.stats.beside.heading}"
-        first = title_of(message.content) or ("A picture" if message.pictures else "no text")
-        return f"{who}{' (edited)' if message.stats.edited else ''}: {first}"
+        if message.stats.edited:
+            who = tr("{who} (edited)", who=who)
+        first = title_of(message.content) or (tr("A picture") if message.pictures else tr("no text"))
+        return f"{who}: {first}"
 
 
 def versions(tree: MessageTree) -> list[Version]:

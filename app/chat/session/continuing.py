@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from app.history.records import StoredMessage
+from app.language import tr
 from engine.protocol import RemoteModel
 
-NOTHING = "There is no text to go on from. Regenerate asks again."
+NOTHING = tr("There is no text to go on from. Regenerate asks again.")
 
 
 def declined(message: StoredMessage) -> str:
@@ -17,7 +18,9 @@ def declined(message: StoredMessage) -> str:
 
 def elsewhere(remote: RemoteModel) -> str:
     """Why an answer of another server's model cannot go on."""
-    return (
-        f"An answer of {remote.model} cannot go on: {remote.server} may begin a new one instead. "
-        "Choose a model of this computer to continue."
+    return tr(
+        "An answer of {model} cannot go on: {server} may begin a new one instead. Choose a model of this computer to "
+        "continue.",
+        model=remote.model,
+        server=remote.server,
     )

@@ -13,6 +13,7 @@ from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Chat, StoredMessage, new_id, now
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
+from app.language import tr
 from engine.protocol import ChatMessage, Overflow, RemoteModel, Sampling, Thinking, ToolConfig, ToolResult
 from engine.protocol.rounds import NOT_RUN
 
@@ -26,7 +27,7 @@ class Conversation:
         self._history = history
         begun = now()
         self.saved = chat is not None
-        self.chat = chat or Chat(id=new_id(), title="New chat", created=begun, updated=begun)
+        self.chat = chat or Chat(id=new_id(), title=tr("New chat"), created=begun, updated=begun)
         self.tree = MessageTree(messages, self.chat.leaf)
 
     @property
@@ -110,7 +111,8 @@ class Conversation:
     @staticmethod
     def first_title(message: StoredMessage) -> str:
         """The title of a chat that begins with this message, until it gets another."""
-        return title_of(message.content or (message.documents[0].document.name if message.documents else "A picture"))
+        name = message.documents[0].document.name if message.documents else tr("A picture")
+        return title_of(message.content or name)
 
     def set_uses(self, message_id: str, documents: tuple[MessageDocument, ...]) -> StoredMessage:
         """Keep what of its documents is sent with a message."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
 
+from app.language import tr
 from app.theme.widgets import button_text, fill, named
 
-WAITS = "Your question will be sent when the model is ready."
-WAITS_FOR_LAB = "Your question will be sent when the measurement is finished."
+WAITS = tr("Your question will be sent when the model is ready.")
+WAITS_FOR_LAB = tr("Your question will be sent when the measurement is finished.")
 
 
 class QueuedBar(QFrame):
@@ -24,9 +25,12 @@ class QueuedBar(QFrame):
         label.setWordWrap(True)
         self.say(WAITS)
         row = fill(QHBoxLayout(self), (label, 1), margins=(24, 8, 16, 8), spacing=12)
-        for name, title, signal in (("edit", "Edit", self.edit_asked), ("cancel", "Cancel", self.cancelled)):
+        for name, title, does, signal in (
+            ("edit", tr("Edit"), tr("Edit the question that waits"), self.edit_asked),
+            ("cancel", tr("Cancel"), tr("Cancel the question that waits"), self.cancelled),
+        ):
             button = QPushButton(button_text(title), self)
-            named(button, f"queued-{name}", title=f"{title} the question that waits", kind="quiet")
+            named(button, f"queued-{name}", title=does, kind="quiet")
             button.clicked.connect(signal)
             row.addWidget(button)
         self.setVisible(False)

@@ -14,9 +14,9 @@ from app.command import End, LineCommand
 from app.documents import child
 from app.documents.records import ReadText, document
 from app.history.records import Attached
+from app.language import tr
 
 AT_ONCE = 2
-KILLED = "{name} cannot be read: it takes too much memory or time, or the file is damaged."
 _PATIENCE_MS = round(1000 * (child.SECONDS + 10))
 """After which a process that does not keep its own bounds is ended."""
 
@@ -59,7 +59,9 @@ class DocumentReader(QObject):
     def _next(self) -> None:
         while self._waiting and len(self._running) < AT_ONCE:
             path, attached = self._waiting.popleft()
-            run = LineCommand(self._command, ["read", str(path)], _decode, f"Reading {attached.name}", self)
+            run = LineCommand(
+                self._command, ["read", str(path)], _decode, tr("Reading {name}", name=attached.name), self
+            )
             self._running[run] = attached
             run.heard(partial(self._take, attached), partial(self._on_ended, run, attached))
             QTimer.singleShot(_PATIENCE_MS, run, run.stop)
@@ -70,8 +72,13 @@ class DocumentReader(QObject):
     def _on_ended(self, run: LineCommand, attached: Attached, end: End) -> None:
         self._running.pop(run, None)
         if attached.document is None:
-            attached.failure = KILLED.format(name=attached.name) if "(it was killed)" in end.sentence else end.sentence
-            attached.failure = attached.failure or f"Reading {attached.name} gave no text."
+            if end.killed:
+                attached.failure = tr(
+                    "{name} cannot be read: it takes too much memory or time, or the file is damaged.",
+                    name=attached.name,
+                )
+            else:
+                attached.failure = end.sentence or tr("Reading {name} gave no text.", name=attached.name)
         self.changed.emit()
         self._next()
 

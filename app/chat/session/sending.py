@@ -15,11 +15,12 @@ from app.chat.side_by_side.columns import AnswerColumn
 from app.chat.welcome import CHOOSE
 from app.documents.records import MessageDocument
 from app.history.records import Draft
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from app.models.state.loads import ModelLoads
 from engine import protocol
 
-UNDECIDED = "Press “Use this one” under the answer that the chat is to go on from; your text stays here."
+UNDECIDED = tr("Press “Use this one” under the answer that the chat is to go on from; your text stays here.")
 
 
 class Sending(QObject):
@@ -69,15 +70,15 @@ class Sending(QObject):
         """The same for a question to this computer's model, or to one ``far`` from here, on another server."""
         state = self._link.state
         if self._session.queued:
-            return "One question waits already"
+            return tr("One question waits already")
         if state is LinkState.DEAD:
-            return "The engine is not running"
+            return tr("The engine is not running")
         if state is not LinkState.CONNECTED:
-            return "The engine is starting"
+            return tr("The engine is starting")
         if far:
             return ""
         if self._loads.loading is not None:
-            return "The model is loading"
+            return tr("The model is loading")
         return "" if self._link.card is not None else CHOOSE
 
     @property
@@ -125,7 +126,11 @@ class Sending(QObject):
     def _fits(self, text: str) -> bool:
         if len(text) <= MOST_CHARS:
             return True
-        words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
+        words = tr(
+            "The message has {chars:,} characters and {most:,} are the most. Send a part of it.",
+            chars=len(text),
+            most=MOST_CHARS,
+        )
         self._news.complain(words)
         return False
 
@@ -174,7 +179,7 @@ class Sending(QObject):
         if self.reason and not self.queues:
             self.say_reason()
         elif self._composer.text or self._composer.draft.pictures or self._composer.draft.documents:
-            self._news.say("Send what you wrote first, or delete it.")
+            self._news.say(tr("Send what you wrote first, or delete it."))
         else:
             self.send(question)
         self._composer.setFocus()

@@ -15,13 +15,14 @@ from app.documents import child
 from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, DocumentPlan, estimated, planned
 from app.documents.records import Document, DocumentPassage, DocumentUse, FoundPassages, MessageDocument, PassageSearch
 from app.history.records import StoredMessage
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from engine import protocol
 from engine.protocol import ChatMessage
 
-SPREAD = "No word of the question stands in it, so its beginning and passages from all over it were sent."
-NO_ROOM = "The context has no room left for any passage of it."
-FAILED = "Its passages could not be searched, so its beginning was sent. ({reason})"
+SPREAD = tr("No word of the question stands in it, so its beginning and passages from all over it were sent.")
+NO_ROOM = tr("The context has no room left for any passage of it.")
+FAILED = tr("Its passages could not be searched, so its beginning was sent. ({reason})")
 _ID = "settle-"
 _numbers = itertools.count(1)
 
@@ -173,7 +174,7 @@ class Settling(QObject):
             self._uses[place] = msgspec.structs.replace(use, note=NO_ROOM)
             self._search(place + 1)
             return
-        self.told.emit(f"searching {document.name}")
+        self.told.emit(tr("searching {name}", name=document.name))
         chars = max(1, self._plan.passages * len(document.text) // max(1, use.tokens))
         given = msgspec.json.encode(PassageSearch(document.text, self._message.content, chars))
         found: list[FoundPassages] = []
@@ -181,7 +182,7 @@ class Settling(QObject):
             child.command(),
             ["search"],
             lambda line: msgspec.json.decode(line, type=FoundPassages),
-            "The search",
+            tr("The search"),
             self,
             given,
         )
@@ -224,7 +225,12 @@ def came_from_cache(use: DocumentUse | None, answers: Sequence[StoredMessage]) -
         return ""
     saved, times = sum(shares), sum(map(bool, shares))
     if not saved:
-        return f"{use.tokens:,} tokens read by the model"
+        return read_whole(use)
     if times == 1:
-        return f"Read once, kept: {saved:,} of {use.tokens:,} tokens came from the cache"
-    return f"Read once, kept: {saved:,} tokens came from the cache in {times:,} answers"
+        return tr("Read once, kept: {saved:,} of {tokens:,} tokens came from the cache", saved=saved, tokens=use.tokens)
+    return tr("Read once, kept: {saved:,} tokens came from the cache in {times:,} answers", saved=saved, times=times)
+
+
+def read_whole(use: DocumentUse) -> str:
+    """Words on a document of which nothing came from the cache."""
+    return tr("{tokens:,} tokens read by the model", tokens=use.tokens)

@@ -24,7 +24,10 @@ LEAST_PARAMETERS = 500_000_000
 """Parameters of a model that is asked for titles at least. Those that come with Kvasir have some millions and know its
 manual alone; models that follow any instruction begin at about this size."""
 MOST_TOKENS = 24
-ASK = "Write a title of two to six words for this conversation, in its language. Answer with the title alone."
+ASK = (
+    "Write a title of two to six words for this conversation, "  # not shown
+    "in its language. Answer with the title alone."
+)
 _LABEL = re.compile(r"^(?:title|titel|titre|título)\s*:\s*", re.IGNORECASE)
 _ROUND = " \t\"'“”„«»`*_#.:"
 """Signs that models put round a title."""

@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from app.language import figure, tr
 from app.theme.menus import MenuButton
 from app.theme.widgets import named
 from engine.protocol import AdapterCard
 
-NONE = "None (the model alone)"
-LOAD = "Load from a folder…"
-HELP = "Low-rank weights (LoRA, in PEFT's format)\nthat are added to the model's own for the answers of this chat."
+NONE = tr("None (the model alone)")
+LOAD = tr("Load from a folder…")
+HELP = tr("Low-rank weights (LoRA, in PEFT's format)\nthat are added to the model's own for the answers of this chat.")
 
 
 def described(card: AdapterCard) -> str:
     """Describe the adapter, such as "pirate: rank 16, 84 MB"."""
-    size = f"{card.bytes / 1e6:,.0f} MB" if card.bytes >= 1e6 else f"{card.bytes / 1e3:,.0f} kB"
-    return f"{card.name}: rank {card.rank}, {size}"
+    size = f"{figure(card.bytes / 1e6, ',.0f')} MB" if card.bytes >= 1e6 else f"{figure(card.bytes / 1e3, ',.0f')} kB"
+    return tr("{name}: rank {rank}, {size}", name=card.name, rank=card.rank, size=size)
 
 
 class AdapterChoice(MenuButton):
@@ -44,13 +45,13 @@ class AdapterChoice(MenuButton):
         there = any(card.name == name for card in cards)
         title = name or NONE
         if name and not there:
-            title = f"{name} (not loaded)"
+            title = tr("{name} (not loaded)", name=name)
             self._add(title, name, True)
         self.separate()
         self.offer(LOAD, "adapter.load", self.load_asked.emit).setEnabled(model)
         if there:
-            self.offer(f"Unload {name}", "adapter.unload", lambda: self.unload_asked.emit(name))
-        self.setAccessibleName(f"Adapter: {title}")
+            self.offer(tr("Unload {name}", name=name), "adapter.unload", lambda: self.unload_asked.emit(name))
+        self.setAccessibleName(tr("Adapter: {name}", name=title))
         self.show_title(title)
 
     def _add(self, title: str, name: str, checked: bool) -> None:

@@ -11,10 +11,11 @@ from PySide6.QtWidgets import QWidget
 from app import model_dialog
 from app.chat.session.session import ChatSession
 from app.chat.settings.chat_settings import ChatSettings
+from app.language import tr
 from app.link.link import EngineLink
 from engine import protocol
 
-NAMES = "LoRA adapters (adapter_config.json adapter_model.safetensors);;All files (*)"
+NAMES = f"{tr('LoRA adapters (adapter_config.json adapter_model.safetensors)')};;{tr('All files (*)')}"
 CONFIG = "adapter_config.json"
 
 
@@ -44,7 +45,7 @@ class ChatAdapters(QObject):
     def ask(self) -> None:
         """Let the person choose the folder of an adapter, and load it."""
         self._settings.hide()
-        path = model_dialog.ask(self._window, "Load a LoRA adapter", self._folder, NAMES, is_adapter)
+        path = model_dialog.ask(self._window, tr("Load a LoRA adapter"), self._folder, NAMES, is_adapter)
         if path:
             self.load(str(Path(path).parent) if Path(path).is_file() else path)
 

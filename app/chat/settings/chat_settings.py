@@ -17,6 +17,7 @@ from app.chat.context.overflow import MEANINGS, TITLES
 from app.chat.settings.adapter_choice import AdapterChoice
 from app.chat.settings.preset_choice import PresetChoice
 from app.chat.settings.tool_choice import ToolChoice
+from app.language import figure, tr
 from app.settings.store import Preset
 from app.texts.exact import ExactTextEdit
 from app.theme.numbers import with_point, without_groups
@@ -38,30 +39,60 @@ class _Field(NamedTuple):
 
 
 FIELDS = (
-    _Field("temperature", "Temperature", "0 always takes the most likely token; higher is more varied.", 0, 5, "1"),
-    _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", 0, 1, "1"),
-    _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", 0, 1_000_000, "0", int),
-    _Field("min_p", "Min-p", "Drop tokens below this share of the likeliest one's probability.", 0, 1, "0"),
-    _Field("typical_p", "Typical-p", "Keep the tokens of typical surprise that together reach this.", 0, 1, "1"),
+    _Field(
+        "temperature",
+        tr("Temperature"),
+        tr("0 always takes the most likely token; higher is more varied."),
+        0,
+        5,
+        "1",
+    ),
+    _Field("top_p", "Top-p", tr("Keep the likeliest tokens that together reach this probability."), 0, 1, "1"),
+    _Field("top_k", "Top-k", tr("Keep only this many tokens; 0 keeps all."), 0, 1_000_000, "0", int),
+    _Field("min_p", "Min-p", tr("Drop tokens below this share of the likeliest one's probability."), 0, 1, "0"),
+    _Field("typical_p", "Typical-p", tr("Keep the tokens of typical surprise that together reach this."), 0, 1, "1"),
     _Field(
         "repetition_penalty",
-        "Repetition penalty",
-        "Above 1, tokens of prompt and answer become less likely.",
+        tr("Repetition penalty"),
+        tr("Above 1, tokens of prompt and answer become less likely."),
         0.01,
         10,
         "1",
     ),
-    _Field("presence_penalty", "Presence penalty", "Taken off every token that the answer already has.", -10, 10, "0"),
     _Field(
-        "frequency_penalty", "Frequency penalty", "Taken off for each time that the answer has the token.", -10, 10, "0"
+        "presence_penalty",
+        tr("Presence penalty"),
+        tr("Taken off every token that the answer already has."),
+        -10,
+        10,
+        "0",
     ),
     _Field(
-        "dry_multiplier", "DRY (stops loops)", "Strength against repeating long runs of the text; 0 is off.", 0, 10, "0"
+        "frequency_penalty",
+        tr("Frequency penalty"),
+        tr("Taken off for each time that the answer has the token."),
+        -10,
+        10,
+        "0",
     ),
     _Field(
-        "max_tokens", "Max tokens", "Tokens; empty means as long as the context allows.", 1, 10_000_000, "no limit", int
+        "dry_multiplier",
+        tr("DRY (stops loops)"),
+        tr("Strength against repeating long runs of the text; 0 is off."),
+        0,
+        10,
+        "0",
     ),
-    _Field("seed", "Seed", "Empty draws a new one for each answer.", 0, 2**63 - 1, "Random", int),
+    _Field(
+        "max_tokens",
+        tr("Max tokens"),
+        tr("Tokens; empty means as long as the context allows."),
+        1,
+        10_000_000,
+        tr("no limit"),
+        int,
+    ),
+    _Field("seed", tr("Seed"), tr("Empty draws a new one for each answer."), 0, 2**63 - 1, tr("Random"), int),
 )
 _NEUTRAL = Sampling()
 SYSTEM_PX, STOP_PX = 72, 52
@@ -79,7 +110,7 @@ class ChatSettings(QFrame):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
-        named(self, "chat-settings", title="Chat settings", surface="panel", edge="all")
+        named(self, "chat-settings", title=tr("Chat settings"), surface="panel", edge="all")
         self._shown: tuple[str, Sampling] = ("", Sampling())
         self._card: ModelCard | None = None
         self._presets: Mapping[str, Preset] = {}
@@ -90,15 +121,16 @@ class ChatSettings(QFrame):
         self.preset.resized.connect(self._fit)
         self.system = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
         self.system.setFixedHeight(SYSTEM_PX)
-        self.system.setPlaceholderText("What the model should know or how it should answer")
-        named(self.system, "system-prompt", title="System prompt")
+        self.system.setPlaceholderText(tr("What the model should know or how it should answer"))
+        named(self.system, "system-prompt", title=tr("System prompt"))
         self.inputs = {field.name: self._input(field) for field in FIELDS}
         self.stop = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
         self.stop.setFixedHeight(STOP_PX)
-        named(self.stop, "sampling-stop", title="Stop strings, one per line", placeholderText="one per line")
+        named(self.stop, "sampling-stop", title=tr("Stop strings, one per line"), placeholderText=tr("one per line"))
         for text in (self.system, self.stop):
             text.textChanged.connect(self._on_edited)
-        self.overflow = Segments("When the context is full", list(TITLES), list(TITLES.values()), "overflow", self)
+        full = tr("When the context is full")
+        self.overflow = Segments(full, list(TITLES), list(TITLES.values()), "overflow", self)
         self.overflow.chosen.connect(self._choose_overflow)
         self._overflow_meaning = named(QLabel(self, wordWrap=True), role="caption")
         self.adapter = AdapterChoice(self)
@@ -172,16 +204,8 @@ class ChatSettings(QFrame):
             default = getattr(card.sampling, field.name) if card is not None else None
             own = default is not None and default != getattr(_NEUTRAL, field.name)
             edit = self.inputs[field.name]
-            edit.setPlaceholderText(f"Default ({default:g})" if own else field.neutral)
-            edit.setText(
-                ""
-                if value == getattr(_NEUTRAL, field.name)
-                else f"{value:,}"
-                if field.kind is int
-                else f"{value:g}"
-                if isinstance(value, float)
-                else str(value)
-            )
+            edit.setPlaceholderText(tr("Default ({value:g})", value=default) if own else field.neutral)
+            edit.setText("" if value == getattr(_NEUTRAL, field.name) else _written(field, value))
         self.stop.setPlainText("\n".join(text.replace("\n", "\\n") for text in sampling.stop))
 
     def values(self) -> tuple[str, Sampling]:
@@ -217,16 +241,17 @@ class ChatSettings(QFrame):
         self._scroll = Scrolled(inside)
         outer.addWidget(self._scroll)
         column = fill(QVBoxLayout(inside), self.preset, margins=(15, 13, 15, 13), spacing=6)
-        fill(column, _head("System prompt", self), self.system, _head("When the context is full", self), self.overflow)
-        fill(column, self._overflow_meaning, _head("Adapter", self), self.adapter)
-        fill(column, _head("Tools", self), self.tools, _head("Sampling", self))
+        fill(column, _head(tr("System prompt"), self), self.system)
+        fill(column, _head(tr("When the context is full"), self), self.overflow, self._overflow_meaning)
+        fill(column, _head(tr("Adapter"), self), self.adapter)
+        fill(column, _head(tr("Tools"), self), self.tools, _head(tr("Sampling"), self))
         grid = fill(QGridLayout(), spacing=(24, 6))
         for row, field in enumerate(FIELDS):
             label = named(QLabel(field.title, self), tooltip=tip(field.help))
             label.setBuddy(self.inputs[field.name])
             grid.addWidget(label, 2 * row, 0)
             fill(grid, (self.inputs[field.name], 2 * row, 1), (self._problems[field.name], 2 * row + 1, 0, 1, 2))
-        grid.addWidget(QLabel("Stop strings", self), 2 * len(FIELDS), 0)
+        grid.addWidget(QLabel(tr("Stop strings"), self), 2 * len(FIELDS), 0)
         self.stop.setFixedWidth(150)
         grid.addWidget(self.stop, 2 * len(FIELDS), 1)
         column.addLayout(grid)
@@ -264,22 +289,21 @@ class ChatSettings(QFrame):
             try:
                 self._parse(field)
             except ValueError:
-                number = "whole number" if field.kind is int else "number"
-                found.append((field, f"{field.title} takes a {number} from {field.low:,} to {field.high:,}."))
+                values = {"name": field.title, "low": field.low, "high": field.high}
+                if field.kind is int:
+                    sentence = tr("{name} takes a whole number from {low:,} to {high:,}.", **values)
+                else:
+                    sentence = tr("{name} takes a number from {low:,} to {high:,}.", **values)
+                found.append((field, sentence))
         return found
 
     def _stays(self, field: _Field) -> str:
         """Say that the text typed is not in force, and which value stays."""
         value = getattr(self._shown[1], field.name)
         typed = self.inputs[field.name].text().strip()
-        stays = (
-            "its default"
-            if value == getattr(_NEUTRAL, field.name)
-            else f"{value:,}"
-            if field.kind is int
-            else f"{value:g}"
-        )
-        return f"“{typed}” is not in force; it stays at {stays}."
+        if value == getattr(_NEUTRAL, field.name):
+            return tr("“{typed}” is not in force; it stays at its default.", typed=typed)
+        return tr("“{typed}” is not in force; it stays at {value}.", typed=typed, value=_written(field, value))
 
     def _check(self) -> None:
         wrong = {field.name: sentence for field, sentence in self._wrong()}
@@ -301,6 +325,11 @@ class ChatSettings(QFrame):
         self._scroll.updateGeometry()
         if self.isVisible():
             self.resize(self.sizeHint())
+
+
+def _written(field: _Field, value: float | int) -> str:
+    """A value as the field shows it, and takes it."""
+    return figure(value, "," if field.kind is int else "g")
 
 
 def _head(title: str, parent: QWidget) -> QLabel:

@@ -9,11 +9,12 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.theme.menus import MenuButton
 from app.theme.widgets import fill, named, say
 
-NONE = "None"
-HELP = "A system prompt and sampling under a name, for any chat"
+NONE = tr("None", "no preset")
+HELP = tr("A system prompt and sampling under a name, for any chat")
 MOST = 80
 """Characters of a name."""
 
@@ -35,14 +36,14 @@ class PresetChoice(QWidget):
         self._old = ""
         """The preset that is being renamed; "" for none."""
         self.button = named(MenuButton(self), "preset-choice", tooltip=HELP)
-        self.field = named(_NameField(self), "preset-name", title="Name of the preset")
-        self.field.setPlaceholderText("Name, then Enter")
+        self.field = named(_NameField(self), "preset-name", title=tr("Name of the preset"))
+        self.field.setPlaceholderText(tr("Name, then Enter"))
         self.field.setMaxLength(MOST)
         self.field.returnPressed.connect(self._accept)
         self.field.given_up.connect(self.close_field)
         self._problem = named(QLabel(self, wordWrap=True), role="bad")
         column = fill(QVBoxLayout(self), margins=0, spacing=6)
-        head = named(QLabel("Preset", self), role="section")
+        head = named(QLabel(tr("Preset"), self), role="section")
         line = fill(QHBoxLayout(), head, (self.button, 1), spacing=24)
         fill(column, line, self.field, self._problem)
         self.close_field()
@@ -62,14 +63,15 @@ class PresetChoice(QWidget):
             button.offer(each, f"preset.{each}", partial(self.chosen.emit, each), each == name)
         if names:
             button.separate()
-        button.offer("Save as a new preset…", "preset.save", lambda: self._ask(""))
+        button.offer(tr("Save as a new preset…"), "preset.save", lambda: self._ask(""))
         if name:
             if changed:
-                button.offer(f"Save the changes to “{name}”", "preset.update", lambda: self.saved.emit(name))
-            button.offer(f"Rename “{name}”…", "preset.rename", lambda: self._ask(name))
-            button.offer(f"Delete “{name}”", "preset.delete", lambda: self.deleted.emit(name))
-        title = f"{name} (changed)" if changed and name else name or NONE
-        button.setAccessibleName(f"Preset: {title}")
+                save = tr("Save the changes to “{name}”", name=name)
+                button.offer(save, "preset.update", lambda: self.saved.emit(name))
+            button.offer(tr("Rename “{name}”…", name=name), "preset.rename", lambda: self._ask(name))
+            button.offer(tr("Delete “{name}”", name=name), "preset.delete", lambda: self.deleted.emit(name))
+        title = tr("{name} (changed)", name=name) if changed and name else name or NONE
+        button.setAccessibleName(tr("Preset: {name}", name=title))
         button.show_title(title)
 
     def close_field(self) -> None:
@@ -87,9 +89,9 @@ class PresetChoice(QWidget):
     def _accept(self) -> None:
         name, old = self.field.text().strip(), self._old
         if not name:
-            self._say("A preset needs a name.")
+            self._say(tr("A preset needs a name."))
         elif name != old and name in self._names:
-            self._say(f"There is a preset called “{name}” already. Choose another name.")
+            self._say(tr("There is a preset called “{name}” already. Choose another name.", name=name))
         else:
             self.close_field()
             if not old:

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.command import End, LineCommand
+from app.language import tr
 from app.link.calls import Caller
 from app.texts.exact import ExactTextEdit
 from app.theme.room import room_of, scrolling
@@ -34,15 +35,20 @@ from engine.protocol.operations import ADD_SERVER, ALLOW_TOOL, LIST_SERVERS, LOG
 from engine.protocol.rounds import CHANGED, KnownTool
 
 SIZE = QSize(680, 620)
-ABOUT = (
+ABOUT = tr(
     "Programs and addresses whose tools a model can use in a chat (Model Context Protocol). A program runs with your "
     "rights: add only what you trust. Each call is shown, and asked for unless its tool is always allowed."
 )
-NONE = "There are no MCP servers yet."
+NONE = tr("There are no MCP servers yet.")
 ADD_HINT = 'npx -y @modelcontextprotocol/server-filesystem /home/me\nhttps://example.com/mcp\n{"mcpServers": {…}}'
-STATES = {"off": ("off", "mute"), "unasked": ("", "mute"), "ready": ("ready", "good"), "failed": ("failed", "bad")}
-CHECKING = "Asking the servers for their tools…"
-LOGGING_IN = "Log in on the page that opens in your browser…"
+STATES = {
+    "off": (tr("off"), "mute"),
+    "unasked": ("", "mute"),
+    "ready": (tr("ready"), "good"),
+    "failed": (tr("failed"), "bad"),
+}
+CHECKING = tr("Asking the servers for their tools…")
+LOGGING_IN = tr("Log in on the page that opens in your browser…")
 FIELD_PX = 76
 CENTRE = Qt.AlignmentFlag.AlignVCenter
 
@@ -74,27 +80,27 @@ class ServersDialog(QDialog):
         super().__init__(parent)
         self._engine, self._theme = engine, theme
         self._servers: list[McpServer] = []
-        named(self, "mcp-servers", windowTitle="MCP servers")
+        named(self, "mcp-servers", windowTitle=tr("MCP servers"))
         self.resize((SIZE * max(1.0, theme.scale)).boundedTo(room_of(self)))
         inside = QWidget()
         self._list = fill(QVBoxLayout(inside), margins=(24, 4, 24, 12), spacing=10)
         self.sentence = caption(name="mcp-sentence")
-        self.name = named(QLineEdit(placeholderText="Name"), "mcp-name", title="Name of the new server")
+        self.name = named(QLineEdit(placeholderText=tr("Name")), "mcp-name", title=tr("Name of the new server"))
         self.text = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
-        named(self.text, "mcp-text", title="Command, address or JSON of the new server", placeholderText=ADD_HINT)
+        named(self.text, "mcp-text", title=tr("Command, address or JSON of the new server"), placeholderText=ADD_HINT)
         self.text.setFixedHeight(theme.px(FIELD_PX))
-        self.check = named(QPushButton("Check"), "mcp-check", clicked=self.ask_all, kind="quiet")
-        self.check.setToolTip("Connect to all servers and show their tools")
-        self.add_button = named(QPushButton("Add"), "mcp-add", clicked=self.add, kind="primary")
-        close = named(QPushButton("Close"), "mcp-close", clicked=self.accept)
+        self.check = named(QPushButton(tr("Check")), "mcp-check", clicked=self.ask_all, kind="quiet")
+        self.check.setToolTip(tr("Connect to all servers and show their tools"))
+        self.add_button = named(QPushButton(tr("Add")), "mcp-add", clicked=self.add, kind="primary")
+        close = named(QPushButton(tr("Close")), "mcp-close", clicked=self.accept)
         for button in (self.check, self.add_button, close):
             button.setAutoDefault(False)
-        head = fill(QHBoxLayout(), named(QLabel("MCP servers"), role="title"), 1, self.check)
+        head = fill(QHBoxLayout(), named(QLabel(tr("MCP servers")), role="title"), 1, self.check)
         top = fill(QVBoxLayout(), head, caption(ABOUT), margins=(24, 16, 24, 8), spacing=8)
-        new = fill(QVBoxLayout(), named(QLabel("Add a server"), role="section"), margins=(24, 8, 24, 0), spacing=6)
+        new = fill(QVBoxLayout(), named(QLabel(tr("Add a server")), role="section"), margins=(24, 8, 24, 0), spacing=6)
         fill(new, self.name, self.text, self.sentence)
         foot = fill(QHBoxLayout(), 1, close, self.add_button, margins=(16, 8, 16, 16), spacing=8)
-        fill(QVBoxLayout(self), top, (scrolling(inside, "MCP servers"), 1), new, foot, margins=0, spacing=0)
+        fill(QVBoxLayout(self), top, (scrolling(inside, tr("MCP servers")), 1), new, foot, margins=0, spacing=0)
         say(self.sentence, "")
         self._show([])
         self._ask([])
@@ -105,11 +111,11 @@ class ServersDialog(QDialog):
 
     def add(self) -> None:
         """Add what was typed, by a process of the program: no client of the engine can name what is started here."""
-        say(self.sentence, "Adding it…", "caption")
+        say(self.sentence, tr("Adding it…"), "caption")
         self.add_button.setEnabled(False)
         given = msgspec.json.encode(request_of(self.name.text().strip(), self.text.toPlainText()))
         arguments = ["operation", ADD_SERVER.name]
-        run = LineCommand(program_command(), arguments, _decode, "kvasir mcp add", self, given)
+        run = LineCommand(program_command(), arguments, _decode, "kvasir mcp add", self, given)  # not shown
         run.heard(self._on_added, self._on_end)
 
     # --- inside ----------------------------------------------------------------------------------------------------
@@ -173,12 +179,13 @@ class ServersDialog(QDialog):
         column = fill(QVBoxLayout(card), margins=(0, 4, 0, 4), spacing=4)
         badge = QLabel()
         show_badge(badge, *STATES[server.state])
-        remove = named(QPushButton("Remove"), f"mcp-remove.{server.name}", kind="quiet")
-        named(remove, title=f"Remove {server.name}", clicked=lambda: self._remove(server.name))
+        remove = named(QPushButton(tr("Remove")), f"mcp-remove.{server.name}", kind="quiet")
+        named(remove, title=tr("Remove {name}", name=server.name), clicked=lambda: self._remove(server.name))
         remove.setAutoDefault(False)
         head = fill(QHBoxLayout(), named(QLabel(server.name), role="figure"), (badge, 0, CENTRE), 1, spacing=8)
         if server.login:
-            connect = named(QPushButton("Connect"), f"mcp-login.{server.name}", title=f"Log in at {server.name}")
+            connect = named(QPushButton(tr("Connect")), f"mcp-login.{server.name}")
+            connect.setAccessibleName(tr("Log in at {name}", name=server.name))
             connect.setAutoDefault(False)
             head.addWidget(named(connect, clicked=lambda: self._log_in(server.name)))
         fill(column, fill(head, remove))
@@ -191,7 +198,8 @@ class ServersDialog(QDialog):
 
     def _tool(self, server: str, tool: McpTool) -> QBoxLayout:
         name = ElidedLabel(f"{tool.name} · {tool.description.partition(chr(10))[0]}".rstrip(" ·"), "")
-        rules = Segments(f"Rule for {tool.name}", ["ask", "always"], ["Ask", "Always"], f"rule.{tool.called}")
+        titles = [tr("Ask", "before a tool is run"), tr("Always")]
+        rules = Segments(tr("Rule for {name}", name=tool.name), ["ask", "always"], titles, f"rule.{tool.called}")
         rules.choose(tool.rule)
         rules.chosen.connect(partial(self._allow, KnownTool(server, tool)))
         row = fill(QHBoxLayout(), (name, 1), rules, spacing=12)

@@ -8,12 +8,15 @@ from functools import partial
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
+from app.language import tr
 from app.theme.menus import MenuButton
 from app.theme.widgets import named, tip
 
-OFF = "Off"
-SERVERS = "MCP servers…"
-HELP = "MCP servers whose tools the model can use in this chat. Each call is shown, and asked for unless you allow it."
+OFF = tr("Off")
+SERVERS = tr("MCP servers…")
+HELP = tr(
+    "MCP servers whose tools the model can use in this chat. Each call is shown, and asked for unless you allow it."
+)
 
 
 class ToolChoice(MenuButton):
@@ -33,12 +36,12 @@ class ToolChoice(MenuButton):
         self.offer(OFF, "tools.off", lambda: self.chosen.emit([]), not chosen)
         gone = [name for name in chosen if name not in servers]
         for name in [*servers, *gone]:
-            title = f"{name} (not there)" if name in gone else name
+            title = tr("{name} (not there)", name=name) if name in gone else name
             others = [each for each in chosen if each != name]
             wanted = others if name in chosen else [*others, name]
             self.offer(title, f"tools.{name}", partial(self.chosen.emit, wanted), name in chosen)
         self.separate()
         self.offer(SERVERS, "tools.servers", self.servers_asked.emit)
         title = ", ".join(chosen) or OFF
-        self.setAccessibleName(f"Tools: {title}")
+        self.setAccessibleName(tr("Tools: {names}", names=title))
         self.show_title(title)

@@ -14,13 +14,14 @@ from app.chat.session.session import ChatSession
 from app.chat.settings.chat_settings import ChatSettings
 from app.chat.side_by_side.chooser import SeveralDialog
 from app.chat.side_by_side.columns import AnswerColumn, Offer, offered
+from app.language import tr
 from app.link.link import EngineLink
 from app.models.state.remotes import RemoteServers
 from app.theme.theme import Theme
 
-NOTHING = "Write the message first; then several can answer it."
-RUNNING = "Stop the answer that is being written first."
-EDITING = "Save the answer that you edit first, or leave it with Esc."
+NOTHING = tr("Write the message first; then several can answer it.")
+RUNNING = tr("Stop the answer that is being written first.")
+EDITING = tr("Save the answer that you edit first, or leave it with Esc.")
 
 
 class AskingSeveral(QObject):

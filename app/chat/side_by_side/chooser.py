@@ -9,15 +9,18 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.side_by_side.columns import FEWEST, MOST, Offer
+from app.language import tr
 from app.theme.menus import ChoiceButton, ChoiceGroup
 from app.theme.room import room_of
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption, fill, named, say
 
 WIDTH_PX = 460
-ABOUT = "All answers are begun at once and stand side by side. Choose the one that the chat goes on from."
-ONE_MODEL = "Two models of this computer cannot answer at once, as one is loaded at a time; Compare loads them in turn."
-NO_TOOLS = "Answers side by side call no tools."
+ABOUT = tr("All answers are begun at once and stand side by side. Choose the one that the chat goes on from.")
+ONE_MODEL = tr(
+    "Two models of this computer cannot answer at once, as one is loaded at a time; Compare loads them in turn."
+)
+NO_TOOLS = tr("Answers side by side call no tools.")
 USUAL = ("chat", "seed", "temperature:0", "temperature:1")
 """Keys of the columns at the first time."""
 
@@ -31,23 +34,24 @@ class SeveralDialog(QDialog):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        named(self, "several", windowTitle="Ask several")
+        named(self, "several", windowTitle=tr("Ask several"))
         counts = [str(count) for count in range(FEWEST, MOST + 1)]
-        self.count = Segments("Number of answers", counts, counts, "several.count")
+        self.count = Segments(tr("Number of answers"), counts, counts, "several.count")
         self.count.chosen.connect(lambda count: self._show_rows(int(count)))
-        self.choices = [ChoiceButton(f"Answer {place + 1}", {}) for place in range(MOST)]
-        self._rows = [QLabel(f"Answer {place + 1}") for place in range(MOST)]
+        titles = [tr("Answer {number}", number=place + 1) for place in range(MOST)]
+        self.choices = [ChoiceButton(title, {}) for title in titles]
+        self._rows = [QLabel(title) for title in titles]
         grid = fill(QGridLayout(), spacing=(16, 8), wide=1)
         for place, (label, choice) in enumerate(zip(self._rows, self.choices, strict=True)):
             named(choice, f"several.{place + 1}")
             fill(grid, (label, place, 0), (choice, place, 1))
         self._tools = caption(NO_TOOLS, "several.tools")
-        self.compare = named(QPushButton("Open Compare"), "several.compare", kind="link", clicked=self._compare)
-        self.ask = named(QPushButton("Ask"), "several.ask", kind="primary", clicked=self._accept, default=True)
-        cancel = named(QPushButton("Cancel"), "several.cancel", clicked=self.reject)
+        self.compare = named(QPushButton(tr("Open Compare")), "several.compare", kind="link", clicked=self._compare)
+        self.ask = named(QPushButton(tr("Ask")), "several.ask", kind="primary", clicked=self._accept, default=True)
+        cancel = named(QPushButton(tr("Cancel")), "several.cancel", clicked=self.reject)
         for button in (self.compare, cancel, *self.choices, *self.count.findChildren(QPushButton)):
             button.setAutoDefault(False)  # Enter asks
-        head = fill(QHBoxLayout(), named(QLabel("Ask several"), role="title"), 1, self.count)
+        head = fill(QHBoxLayout(), named(QLabel(tr("Ask several")), role="title"), 1, self.count)
         note = fill(QHBoxLayout(), self.compare, 1)
         foot = fill(QHBoxLayout(), 1, cancel, self.ask, spacing=8)
         self._column = column = fill(

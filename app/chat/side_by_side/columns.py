@@ -9,6 +9,7 @@ import msgspec
 
 from app.history.records import Chat, StoredMessage
 from app.history.tree import MessageTree
+from app.language import tr
 from app.settings.store import Preset
 from engine.protocol import RemoteModel, Sampling
 
@@ -40,14 +41,16 @@ def offered(
     """Everything that a column can be. ``model`` is the name of this computer's, "" for none."""
     sampling, remote = chat.sampling, chat.remote
     own = {
-        CHAT: AnswerColumn("This chat's settings", sampling, remote=remote),
-        SEED: AnswerColumn("Another seed", msgspec.structs.replace(sampling, seed=None), remote=remote),
+        CHAT: AnswerColumn(tr("This chat's settings"), sampling, remote=remote),
+        SEED: AnswerColumn(tr("Another seed"), msgspec.structs.replace(sampling, seed=None), remote=remote),
     }
     if remote is not None and model:
-        own[HERE] = AnswerColumn(f"{model} on this computer", sampling)
+        own[HERE] = AnswerColumn(tr("{model} on this computer", model=model), sampling)
     warm = {
         f"{_TEMPERATURE}:{value:g}": AnswerColumn(
-            f"Temperature {value:g}", msgspec.structs.replace(sampling, temperature=value), remote=remote
+            tr("Temperature {value:g}", value=value),
+            msgspec.structs.replace(sampling, temperature=value),
+            remote=remote,
         )
         for value in TEMPERATURES
     }
@@ -56,13 +59,15 @@ def offered(
         for name, preset in sorted(presets.items(), key=lambda item: item[0].casefold())
     }
     far = {
-        f"{_REMOTE}:{each.server}:{each.model}": AnswerColumn(f"{each.model} on {each.server}", sampling, remote=each)
+        f"{_REMOTE}:{each.server}:{each.model}": AnswerColumn(
+            tr("{model} on {server}", model=each.model, server=each.server), sampling, remote=each
+        )
         for models in remotes.values()
         for each in models
         if each != remote
     }
-    groups = [Offer("", own), Offer("Another temperature", warm), Offer("Presets", kept)]
-    return [group for group in (*groups, Offer("Models of other servers", far)) if group.columns]
+    groups = [Offer("", own), Offer(tr("Another temperature"), warm), Offer(tr("Presets"), kept)]
+    return [group for group in (*groups, Offer(tr("Models of other servers"), far)) if group.columns]
 
 
 def standing(tree: MessageTree) -> list[StoredMessage]:

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.chat.side_by_side.columns import across
 from app.chat.transcript.items import TranscriptItem
 from app.history.records import StoredMessage
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, named, say, take_out
 
@@ -33,10 +34,10 @@ class ColumnFrame(QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.heading = named(ElidedLabel("", "figure"), "column-heading")
         self.problem = named(QLabel(textFormat=Qt.TextFormat.PlainText, wordWrap=True), "column-problem", role="bad")
-        self.use = named(QPushButton("Use this one"), "column-use", clicked=lambda: self.acted.emit("use"))
-        self.copy = named(QPushButton("Copy"), "column-copy", kind="link", clicked=self._copy)
+        self.use = named(QPushButton(tr("Use this one")), "column-use", clicked=lambda: self.acted.emit("use"))
+        self.copy = named(QPushButton(tr("Copy")), "column-copy", kind="link", clicked=self._copy)
         again = lambda: self.acted.emit("regenerate")  # noqa: E731
-        self.again = named(QPushButton("Regenerate"), "column-regenerate", kind="link", clicked=again)
+        self.again = named(QPushButton(tr("Regenerate")), "column-regenerate", kind="link", clicked=again)
         self._foot = fill(QHBoxLayout(), self.use, 1, self.copy, self.again, spacing=10)
         column = fill(QVBoxLayout(self), self.heading, 1, self.problem, self._foot, spacing=6)
         column.setContentsMargins(PAD_PX, 10, PAD_PX, PAD_PX)
@@ -47,7 +48,7 @@ class ColumnFrame(QFrame):
         beside, streams = message.stats.beside, message.state == "streaming"
         heading = beside.heading if beside is not None else ""
         self.heading.setText(heading)
-        self.setAccessibleName(f"Answer: {heading}")
+        self.setAccessibleName(tr("Answer: {heading}", heading=heading))
         for button in (self.use, self.copy, self.again):
             button.setAccessibleName(f"{button.text()}: {heading}")
         said = message.stats.detail if message.stats.reason not in ("stop", "cancelled") else ""

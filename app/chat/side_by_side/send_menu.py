@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QMenu, QPushButton, QWidget
 
+from app.language import tr
 from app.theme.widgets import menu_text, named, tip
 
-SEVERAL = "Ask several…"
+SEVERAL = tr("Ask several…")
 
 
 class SendMenu(QPushButton):
@@ -20,8 +21,8 @@ class SendMenu(QPushButton):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__("▾", parent)
-        words = "Ask for two to four answers side by side"
-        named(self, "send-more", title="Other ways to send", tooltip=tip(words), kind="quiet")
+        words = tr("Ask for two to four answers side by side")
+        named(self, "send-more", title=tr("Other ways to send"), tooltip=tip(words), kind="quiet")
         self._menu = QMenu(self)
         self.several = named(self._menu.addAction(SEVERAL), "send.several")
         self.again = named(self._menu.addAction(""), "send.again", visible=False)
@@ -31,5 +32,5 @@ class SendMenu(QPushButton):
 
     def remember(self, headings: Sequence[str]) -> None:
         """Offer the columns of the last time."""
-        self.again.setText(menu_text(f"Ask: {' | '.join(headings)}"))
+        self.again.setText(menu_text(tr("Ask: {names}", names=" | ".join(headings))))
         self.again.setVisible(bool(headings))

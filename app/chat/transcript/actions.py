@@ -12,6 +12,7 @@ from app.chat.session.continuing import declined
 from app.chat.session.sending import Sending
 from app.chat.session.session import ChatSession
 from app.history.records import StoredMessage, attached
+from app.language import tr
 from app.texts.side_by_side import SideBySide
 from app.theme.theme import Theme
 
@@ -59,7 +60,7 @@ class MessageActions(QObject):
         elif self._sending.reason:
             self._sending.say_reason()
         elif session.streaming:
-            words = "Stop the answer that is being written first."
+            words = tr("Stop the answer that is being written first.")
             self._sending.say_while(words, lambda: session.streaming)
         elif action == "continue":
             self._sending.guard(lambda: session.go_on(message), None)
@@ -86,9 +87,10 @@ class MessageActions(QObject):
         """An answer that was run again exactly, and the one before."""
         repeat, tree = message.stats.repeat, self._session.talk.tree
         if repeat is None or repeat.of not in tree.siblings(message.id):
-            self._news.say("The answer that this one repeats is gone.")
+            self._news.say(tr("The answer that this one repeats is gone."))
             return
-        sides = (again.side(tree.get(repeat.of), "First answer"), again.side(message, "Run again exactly"))
+        first, second = tr("First answer"), tr("Run again exactly", "the second of two answers")
+        sides = (again.side(tree.get(repeat.of), first), again.side(message, second))
         dialog = SideBySide(*sides, "", self._theme, self._page)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()

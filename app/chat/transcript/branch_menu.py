@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QMenu, QWidget
 
 from app.chat.session.branches import Version
+from app.language import tr
 from app.theme.widgets import menu_text, named
 
 INDENT = "\u2003"
@@ -22,7 +23,7 @@ class BranchMenu(QMenu):
 
     def __init__(self, versions: Sequence[Version], parent: QWidget) -> None:
         super().__init__(parent)
-        named(self, "branch-menu", title="Branches of this chat")
+        named(self, "branch-menu", title=tr("Branches of this chat"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for version in versions:
             action = self.addAction(menu_text(INDENT * min(version.depth, DEEPEST) + version.words))

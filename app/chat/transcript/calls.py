@@ -8,16 +8,17 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 from app.chat.pictures import ShownPictures
 from app.chat.session.tools import ShownCall
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
+from app.language import plural, tr
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import ToolResult
-from engine.protocol.rounds import pretty, readable, title_of
+from engine.protocol.rounds import pretty, readable
 
 BUTTONS_PX = 30
 _BUTTONS = (
-    ("once", "Allow once", "Run this call, and ask again for the next one"),
-    ("always", "Always allow", "Run it, and from now on every call of this tool, in all chats"),
-    ("deny", "Deny", "Do not run it; the model is told so"),
+    ("once", tr("Allow once"), tr("Run this call, and ask again for the next one")),
+    ("always", tr("Always allow"), tr("Run it, and from now on every call of this tool, in all chats")),
+    ("deny", tr("Deny"), tr("Do not run it; the model is told so")),
 )
 
 
@@ -27,7 +28,7 @@ class CallBlock(Folded):
     decided = Signal(str)
 
     def __init__(self, shown: ShownCall, theme: Theme, parent: QWidget) -> None:
-        super().__init__("call", "Show or hide the arguments of this call", "Arguments", theme, parent)
+        super().__init__("call", tr("Show or hide the arguments of this call"), tr("Arguments"), theme, parent)
         self._call = shown
         self.buttons = QWidget(self)
         row = fill(QHBoxLayout(self.buttons), margins=0, spacing=8)
@@ -55,12 +56,12 @@ class CallBlock(Folded):
     def words(self) -> tuple[str, str]:
         name = readable(self._call.call.name)
         if self._call.state == "asked":
-            title = f"{name} · may it run?"
+            title = name = tr("{name} · may it run?", name=name)
         elif self._call.state == "running":
-            title = f"{name} · running… {self._call.note}".rstrip()
+            title = f"{tr('{name} · running…', name=name)} {self._call.note}".rstrip()
         else:
             title = name
-        return title, f"Call of {title if self._call.state == 'asked' else name}"
+        return title, tr("Call of {name}", name=name)
 
     def wanted(self) -> str:
         asked = self._call.state == "asked"
@@ -80,17 +81,19 @@ class ResultBlock(Folded):
     """What a tool returned."""
 
     def __init__(self, result: ToolResult, theme: Theme, parent: QWidget) -> None:
-        super().__init__("result", "Show or hide what the tool returned", "Result", theme, parent)
+        super().__init__("result", tr("Show or hide what the tool returned"), tr("Result"), theme, parent)
         self._result = result
         self._pictures = ShownPictures(result.pictures, self) if result.pictures else None
         self.refresh()
 
     def words(self) -> tuple[str, str]:
-        title = title_of(self._result)
-        return title, f"{title} of {readable(self._result.name)}" if self._result.name else title
+        title = _title_of(self._result)
+        if not self._result.name:
+            return title, title
+        return title, tr("{result} of {tool}", result=title, tool=readable(self._result.name))
 
     def wanted(self) -> str:
-        return (self._result.content or "(no text)") if self._open else ""
+        return (self._result.content or tr("(no text)")) if self._open else ""
 
     def fit(self, width: int) -> int:
         height = super().fit(width)
@@ -102,3 +105,13 @@ class ResultBlock(Folded):
         size = self._pictures.fit(width - INDENT_PX)
         self._pictures.setGeometry(INDENT_PX, height + GAP_PX, size.width(), size.height())
         return height + GAP_PX + size.height()
+
+
+def _title_of(result: ToolResult) -> str:
+    """A result in a line: its size, or how it failed."""
+    if result.failed:
+        return tr("Failed: {why}", why=result.content.strip().partition("\n")[0][:80])
+    size = plural("1 character", "{n:,} characters", len(result.content))
+    if result.pictures:
+        size = f"{size}, {plural('1 picture', '{n:,} pictures', len(result.pictures))}"
+    return tr("Result: {size}", size=size)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from app.chat.session.settling import read_whole
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
-from app.documents.records import Document, DocumentPassage, MessageDocument, counted, size_of
+from app.documents.records import Document, DocumentPassage, MessageDocument, size_of
+from app.language import plural, tr
 from app.theme.theme import Theme
 from app.theme.widgets import caption, say
 
@@ -20,8 +22,8 @@ class DocumentBlock(Folded):
     """``passages``: those that were sent, each folded on its own, of a document that is not sent whole."""
 
     def __init__(self, each: MessageDocument, theme: Theme, parent: QWidget) -> None:
-        help_text = "Show or hide what the model reads of this document"
-        super().__init__("document", help_text, f"Text of {each.document.name}", theme, parent)
+        help_text = tr("Show or hide what the model reads of this document")
+        super().__init__("document", help_text, tr("Text of {name}", name=each.document.name), theme, parent)
         self._document, self._use = each
         self._saved = ""
         self._lines = caption(name="document-lines")
@@ -37,8 +39,9 @@ class DocumentBlock(Folded):
 
     def words(self) -> tuple[str, str]:
         facts = self._document.facts
-        title = f"{self._document.name} · {facts.kind}, {size_of(facts)}"
-        return title, f"Document {self._document.name}, {facts.kind}, {size_of(facts)}"
+        name, size = self._document.name, size_of(facts)
+        spoken = tr("Document {name}, {kind}, {size}", name=name, kind=facts.kind, size=size)
+        return f"{name} · {facts.kind}, {size}", spoken
 
     def wanted(self) -> str:
         if not self._open or self.passages or (self._use is not None and self._use.passages is not None):
@@ -99,11 +102,17 @@ class DocumentBlock(Folded):
         if use is None:
             line = ""
         elif use.passages is None:
-            line = self._saved or (f"{counted(use.tokens, 'token')}" if use.tokens else "")
+            line = self._saved or (plural("1 token", "{n:,} tokens", use.tokens) if use.tokens else "")
         else:
-            sent = counted(len(use.passages), "passage")
-            line = f"{sent} of {use.of:,} sent, as the whole ({use.tokens:,} tokens) does not fit the context"
-        say(self._lines, line, "good" if self._saved.startswith("Read once") else "caption")
+            line = plural(
+                "1 passage of {of:,} sent, as the whole ({tokens:,} tokens) does not fit the context",
+                "{n:,} passages of {of:,} sent, as the whole ({tokens:,} tokens) does not fit the context",
+                len(use.passages),
+                of=use.of,
+                tokens=use.tokens,
+            )
+        saves = self._saved and use is not None and self._saved != read_whole(use)
+        say(self._lines, line, "good" if saves else "caption")
         say(self._note, " ".join([*([use.note] if use and use.note else []), *self._document.facts.notes]), "warn")
 
 
@@ -111,14 +120,15 @@ class PassageBlock(Folded):
     """A passage under its number."""
 
     def __init__(self, document: Document, passage: DocumentPassage, theme: Theme, parent: QWidget) -> None:
-        super().__init__("passage", "Show or hide this passage", f"Passage {passage.number}", theme, parent)
+        help_text, title = tr("Show or hide this passage"), tr("Passage {number}", number=passage.number)
+        super().__init__("passage", help_text, title, theme, parent)
         self._place_words = f"[{passage.number}] {document.place(passage.start)}"
         self._text = document.text[passage.start : passage.end].strip()
         self.refresh()
 
     def words(self) -> tuple[str, str]:
         preview = " ".join(self._text[: 2 * _PREVIEW].split())[:_PREVIEW]
-        return f"{self._place_words} · {preview}", f"Passage {self._place_words}"
+        return f"{self._place_words} · {preview}", tr("Passage {place}", place=self._place_words)
 
     def wanted(self) -> str:
         return self._text if self._open else ""
@@ -135,4 +145,5 @@ def shown(text: str) -> str:
     if len(text) <= MOST_SHOWN:
         return text
     left = len(text) - MOST_SHOWN
-    return f"{text[:MOST_SHOWN]}\n\n[{left:,} more characters, which the model reads too, are not shown here]"
+    rest = tr("[{left:,} more characters, which the model reads too, are not shown here]", left=left)
+    return f"{text[:MOST_SHOWN]}\n\n{rest}"

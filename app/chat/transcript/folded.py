@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.wrapping import LONGEST_WORD, wrap_mode
+from app.language import tr
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import button_text, named, tip
 
@@ -99,7 +100,7 @@ class Folded(QWidget):
         title, spoken = self.words()
         self.head.setText(button_text(f"{'▾' if self._open else '▸'} {title}"))
         # A screen reader says a name whenever it is set: figures that pass are not worth that.
-        spoken = f"{spoken}, {'unfolded' if self._open else 'folded'}"
+        spoken = tr("{name}, unfolded", name=spoken) if self._open else tr("{name}, folded", name=spoken)
         if spoken != self.head.accessibleName():
             self.head.setAccessibleName(spoken)
 

@@ -11,41 +11,44 @@ from app.chat.elsewhere import reason
 from app.chat.transcript import lesson
 from app.chat.transcript.stats import SHARES, date_of, describe, explain, time_of, writer
 from app.history.records import StoredMessage
+from app.language import tr
 from app.theme.sheet import set_role
 from app.theme.widgets import button_text, fill, named, tip
 
 _ACTIONS = {
-    "tool": (("retry", "Go on"),),
-    "user": (("retry", "Try again"), ("edit", "Edit"), ("begin", "Begin answer"), ("copy", "Copy")),
+    "tool": (("retry", tr("Go on")),),
+    "user": (("retry", tr("Try again")), ("edit", tr("Edit")), ("begin", tr("Begin answer")), ("copy", tr("Copy"))),
     "assistant": (
-        ("continue", "Continue"),
-        ("learn", "See why"),
-        ("copy", "Copy"),
-        ("edit", "Edit"),
-        ("regenerate", "Regenerate"),
-        ("again", "Run again exactly"),
-        ("compare", "Compare"),
-        ("overflow", "When it is full…"),
+        ("continue", tr("Continue")),
+        ("learn", tr("See why")),
+        ("copy", tr("Copy")),
+        ("edit", tr("Edit")),
+        ("regenerate", tr("Regenerate")),
+        ("again", tr("Run again exactly")),
+        ("compare", tr("Compare")),
+        ("overflow", tr("When it is full…")),
     ),
 }
 _HELP = {
-    "learn": "See in the Lab what made the difference",
-    "regenerate": "Another answer, drawn with a new seed",
-    "again": "The same prompt, settings and seed: the text should be the same",
-    "compare": "Show this answer and the one that it repeats side by side",
-    "overflow": "Choose what happens when this conversation outgrows the context",
-    "edit": "Change this message and send it again; the present branch is kept",
-    "begin": "Write the first words of an answer, and let the model go on from them",
-    "continue": "Let the model go on where the text ends",
-    "retry": "Ask for an answer to this message",
-    "copy": "Copy the whole message as Markdown",
+    "learn": tr("See in the Lab what made the difference"),
+    "regenerate": tr("Another answer, drawn with a new seed"),
+    "again": tr("The same prompt, settings and seed: the text should be the same"),
+    "compare": tr("Show this answer and the one that it repeats side by side"),
+    "overflow": tr("Choose what happens when this conversation outgrows the context"),
+    "edit": tr("Change this message and send it again; the present branch is kept"),
+    "begin": tr("Write the first words of an answer, and let the model go on from them"),
+    "continue": tr("Let the model go on where the text ends"),
+    "retry": tr("Ask for an answer to this message"),
+    "copy": tr("Copy the whole message as Markdown"),
 }
 _ANSWER_HELP = {
-    "edit": "Change this answer, or let the model go on from its first words; it is kept as another version",
+    "edit": tr("Change this answer, or let the model go on from its first words; it is kept as another version"),
 }
 
 LEAST_PX = 80
 """Pixels of the line that a verdict leaves for the figures."""
+FIGURE_PX = 40
+"""Pixels without which figures are not shown next to a verdict."""
 WHO_LEAVES_PX = 160
 """Pixels for the figures without which model and time are not shown."""
 
@@ -62,6 +65,8 @@ class Footer(QWidget):
         row = fill(QHBoxLayout(self), margins=0, spacing=14)
         self.who = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), "message-who", role="caption")
         self.who.setVisible(False)
+        self._texts = [""]
+        """The figures, from all of them to the fewest."""
         self._names = False
         """True if the model is another one than that of the answer before."""
         self.stats = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), "answer-stats", role="caption")
@@ -81,7 +86,8 @@ class Footer(QWidget):
     def show_stats(self, message: StoredMessage) -> None:
         self._message = message
         self._show_who()
-        self.stats.setText(describe(message) if message.role == "assistant" else "")
+        self._texts = [describe(message, share) for share in SHARES] if message.role == "assistant" else [""]
+        self.stats.setText(self._texts[0])
         self.stats.setToolTip(tip(explain(message) if message.role == "assistant" else ""))
         self.stats.setVisible(bool(self.stats.text()))
         set_role(self.stats, "warn" if message.stats.reason == "context" else "caption")
@@ -115,7 +121,8 @@ class Footer(QWidget):
     def show_branch(self, index: int, count: int) -> None:
         """``index`` from 0; nothing is shown for an only version."""
         self._position.setText(f"{index + 1} / {count}")
-        self._position.setAccessibleName(f"Version {index + 1} of {count}: all versions in this chat")
+        spoken = tr("Version {number} of {count}: all versions in this chat", number=index + 1, count=count)
+        self._position.setAccessibleName(spoken)
         self._switcher.setVisible(count > 1)
         self._previous.setEnabled(index > 0)
         self._next.setEnabled(index < count - 1)
@@ -126,7 +133,7 @@ class Footer(QWidget):
         for name, button in self._buttons.items():
             button.setVisible(name in names)
         if "learn" in names and (learn := self._buttons.get("learn")) is not None:
-            learn.setToolTip(tip(f"See in the Lab why: {lesson.about(self._message)}"))
+            learn.setToolTip(tip(tr("See in the Lab why: {figure}", figure=lesson.about(self._message))))
         self._actions.setVisible(visible)
         if self._role == "user":
             self.who.setVisible(visible and bool(self.who.text()))
@@ -143,7 +150,8 @@ class Footer(QWidget):
             verdict = metrics.elidedText(repeat.verdict, Qt.TextElideMode.ElideRight, max(120, room - LEAST_PX))
             self.verdict.setText(verdict)
             room -= metrics.horizontalAdvance(verdict) + 14
-        texts = [describe(self._message, share) for share in SHARES]
+            self.stats.setVisible(room >= FIGURE_PX)
+        texts = self._texts
 
         def fits(room: int) -> str:
             return next((text for text in texts if metrics.horizontalAdvance(text) <= room), texts[-1])
@@ -154,14 +162,14 @@ class Footer(QWidget):
             free = fits(rest) == fits(room) and metrics.horizontalAdvance(fits(rest)) <= rest
             self.who.setVisible(rest >= WHO_LEAVES_PX and (self._names or free))
             room = room if self.who.isHidden() else rest
-        self.stats.setText(metrics.elidedText(fits(room), Qt.TextElideMode.ElideRight, max(40, room)))
+        self.stats.setText(metrics.elidedText(fits(room), Qt.TextElideMode.ElideRight, max(FIGURE_PX, room)))
 
     def _fill_switcher(self) -> None:
         row = fill(QHBoxLayout(self._switcher), margins=0, spacing=6)
-        help_text = "All versions in this chat, as a list"
+        help_text = tr("All versions in this chat, as a list")
         self._position = self._button("", "branches", help_text, self._switcher)
-        self._previous = self._button("‹", "previous", "Previous version", self._switcher)
-        self._next = self._button("›", "next", "Next version", self._switcher)
+        self._previous = self._button("‹", "previous", tr("Previous version"), self._switcher)
+        self._next = self._button("›", "next", tr("Next version"), self._switcher)
         for widget in (self._previous, self._position, self._next):
             row.addWidget(widget)
 

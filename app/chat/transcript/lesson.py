@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.history.records import StoredMessage
+from app.language import tr
 
 PREFIXES, SPECULATION = "prefixes", "speculation"
 """Experiments of the Lab."""
@@ -29,5 +30,7 @@ def about(message: StoredMessage) -> str:
     """The figure that it is about: "3.1 tokens a step"."""
     usage, timings = message.stats.usage, message.stats.timings
     if timings is not None and lesson(message) == SPECULATION:
-        return f"{timings.tokens_per_step:.1f} tokens a step"
-    return f"{usage.cached_tokens:,} of {usage.prompt_tokens:,} tokens from the cache" if usage is not None else ""
+        return tr("{count:.1f} tokens a step", count=timings.tokens_per_step)
+    if usage is None:
+        return ""
+    return tr("{cached:,} of {prompt:,} tokens from the cache", cached=usage.cached_tokens, prompt=usage.prompt_tokens)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QEnterEvent, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
 from app.chat.pictures import ShownPictures
+from app.chat.session.branches import WRITERS
 from app.chat.session.tools import ShownCall
 from app.chat.transcript.calls import CallBlock, ResultBlock
 from app.chat.transcript.documents import DocumentBlock
@@ -26,6 +27,7 @@ from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.documents.records import MessageDocument
 from app.history.records import StoredMessage, TextSpan
+from app.language import tr
 from app.texts.markdown import GrowingText, MarkdownBlock, merged, parse
 from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
@@ -42,7 +44,7 @@ FOOTER_PX = {"user": 24, "assistant": 40, "tool": 24}
 _LINE_PX = 22
 BUBBLE_PX = (13, 9)
 BUBBLE_SHARE = 0.8
-UNSAID = "The model thought but gave no answer."
+UNSAID = tr("The model thought but gave no answer.")
 
 
 class MessageView(QWidget):
@@ -132,7 +134,7 @@ class MessageView(QWidget):
             self._show_blocks(self._whole(message), 0, growing=False)
         silent = message.role == "assistant" and not message.content.strip() and not message.calls
         if silent and message.state != "streaming":
-            self.wait(UNSAID if message.thinking else "The answer is empty.")
+            self.wait(UNSAID if message.thinking else tr("The answer is empty."))
         if message.state != "streaming":
             self._show_thinking(message.thinking, message.stats.thought_s, False)
         self._footer.show_stats(message)
@@ -172,7 +174,7 @@ class MessageView(QWidget):
             self._growing = GrowingText()
         first = self._growing.update(steady(text))
         self._show_blocks(self._growing.blocks, first, growing=True)
-        self.wait("" if text or thinking or calls else "waiting for the first token")
+        self.wait("" if text or thinking or calls else tr("waiting for the first token"))
 
     def wait(self, words: str) -> None:
         """Show what happens before the first token; "" takes it off."""
@@ -476,10 +478,11 @@ class MessageView(QWidget):
                 block.show_actions(self._actions)
 
     def _name(self) -> None:
-        who = {"user": "You", "assistant": "Answer", "tool": "Results of tools"}[self._message.role]
-        unseen = " (the model no longer sees this)" if self._veil is not None else ""
+        who = WRITERS[self._message.role]
+        if self._veil is not None:
+            who = tr("{who} (the model no longer sees this)", who=who)
         names = "".join(f"{each.document.name}, " for each in self._message.documents)
-        self.setAccessibleName(f"{who}{unseen}: {names}{self._message.content[:200]}")
+        self.setAccessibleName(f"{who}: {names}{self._message.content[:200]}")
 
     def _on_action(self, name: str) -> None:
         if name == "copy":

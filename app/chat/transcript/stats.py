@@ -8,15 +8,16 @@ from typing import Literal, NamedTuple
 from PySide6.QtCore import QDateTime, QLocale
 
 from app.history.records import AnswerStats, StoredMessage
+from app.language import code, locale, plural, tr
 from engine.protocol import Loading, Timings, Usage
 
 REASONS = {
     "stop": "",
-    "length": "length limit",
-    "context": "the context is full",
-    "cancelled": "stopped",
-    "memory": "out of memory",
-    "error": "interrupted",
+    "length": tr("length limit"),
+    "context": tr("the context is full"),
+    "cancelled": tr("stopped"),
+    "memory": tr("out of memory"),
+    "error": tr("interrupted"),
 }
 
 _SHORT = QLocale.FormatType.ShortFormat
@@ -62,7 +63,8 @@ def time_of(message: StoredMessage) -> str:
 
 def date_of(message: StoredMessage) -> str:
     """The date and time of a message in words; "" if they are not known."""
-    return QLocale.system().toString(_moment(message), QLocale.FormatType.LongFormat) if message.created else ""
+    words = QLocale.system() if code() in ("en", QLocale.system().name()[:2]) else locale()
+    return words.toString(_moment(message), QLocale.FormatType.LongFormat) if message.created else ""
 
 
 def _moment(message: StoredMessage) -> QDateTime:
@@ -78,10 +80,10 @@ def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
     if prompt and parts and stats.usage is not None and stats.usage.cached_tokens:
         parts.append(_short(stats.usage) if prompt == "short" else from_cache(stats.usage))
     if prompt == "whole" and parts and stats.diverged is not None:
-        parts.append(f"read again from token {stats.diverged:,}")
+        parts.append(tr("read again from token {token:,}", token=stats.diverged))
     parts = [*_origin(stats), *parts]
     if message.state == "interrupted":
-        parts.append("interrupted")
+        parts.append(tr("interrupted"))
     elif stats.reason == "context":
         parts.insert(0, REASONS[stats.reason])  # first, as what comes last is cut off in a narrow window
     elif stats.reason is not None:
@@ -91,7 +93,7 @@ def describe(message: StoredMessage, share: Share = SHARES[0]) -> str:
 
 def _origin(stats: AnswerStats) -> list[str]:
     """Words for text that the model did not write in one go."""
-    return [*(["edited"] if stats.edited else []), *(["continued"] if stats.continued_at else [])]
+    return [*([tr("edited")] if stats.edited else []), *([tr("continued")] if stats.continued_at else [])]
 
 
 def _from_elsewhere(stats: AnswerStats) -> list[str]:
@@ -99,38 +101,50 @@ def _from_elsewhere(stats: AnswerStats) -> list[str]:
     if stats.remote is None:
         return []
     tokens = stats.usage.generated_tokens if stats.usage is not None else 0
-    count = [f"{tokens:,} {_plural('token', tokens)}"] if tokens else []
-    return [f"{stats.remote.model} on {stats.remote.server}", *count]
+    count = [plural("1 token", "{n:,} tokens", tokens)] if tokens else []
+    return [tr("{model} on {server}", model=stats.remote.model, server=stats.remote.server), *count]
 
 
 def explain(message: StoredMessage) -> str:
     """The longer account for the tooltip: counts, seed, model, and the engine's own sentence if it gave one."""
     stats, lines = message.stats, []
     if stats.remote is not None:
-        lines.append(f"{stats.remote.model} on {stats.remote.server}; counts are that server's, times are from here")
+        model, server = stats.remote.model, stats.remote.server
+        words = tr("{model} on {server}; counts are that server's, times are from here", model=model, server=server)
+        lines.append(words)
+    elif stats.model and stats.adapter:
+        lines.append(tr("{model} with the adapter {adapter}", model=stats.model, adapter=stats.adapter))
     elif stats.model:
-        lines.append(f"{stats.model} with the adapter {stats.adapter}" if stats.adapter else stats.model)
+        lines.append(stats.model)
     lines += _origin_explained(stats)
     if stats.beside is not None:
-        lines.append(f"one of several answers: {stats.beside.heading}")
+        lines.append(tr("one of several answers: {heading}", heading=stats.beside.heading))
     if stats.usage is not None:
         usage = stats.usage
-        thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""
-        lines.append(f"{usage.generated_tokens:,} tokens{thought} after a prompt of {usage.prompt_tokens:,}")
+        values = {"tokens": usage.generated_tokens, "prompt": usage.prompt_tokens}
+        if message.thinking:
+            words = tr(
+                "{tokens:,} tokens, {thinking:,} of them thinking, after a prompt of {prompt:,}",
+                thinking=usage.thinking_tokens,
+                **values,
+            )
+            lines.append(words)
+        else:
+            lines.append(tr("{tokens:,} tokens after a prompt of {prompt:,}", **values))
         lines.append(from_cache(usage))
     if stats.diverged is not None:
         lines.append(diverged(stats.diverged, stats.divergence))
     if stats.timings is not None:
         timings = stats.timings
-        lines.append(f"time to first token (TTFT) {_milliseconds(timings.ttft_ms)}")
+        lines.append(tr("time to first token (TTFT) {time}", time=_milliseconds(timings.ttft_ms)))
         if stats.remote is None:
             lines.append(_course(timings))
         if timings.proposed and stats.usage is not None:
             lines += _speculation_explained(timings, stats.usage)
         if timings.preemptions:
-            lines.append(f"set back {timings.preemptions} times for want of memory")
+            lines.append(tr("set back {times} times for want of memory", times=timings.preemptions))
     if stats.sampling.seed is not None:
-        lines.append(f"seed {stats.sampling.seed}")
+        lines.append(tr("seed {seed}", seed=stats.sampling.seed))
     if stats.detail:
         lines.append(stats.detail)
     return "\n".join(lines)
@@ -138,16 +152,34 @@ def explain(message: StoredMessage) -> str:
 
 def _origin_explained(stats: AnswerStats) -> list[str]:
     if not stats.continued_at:
-        return ["your text, and not the model's"] if stats.edited else []
-    wrote = "yours" if stats.edited else f"of {stats.begun_by}" if stats.begun_by else ""
-    where = f"continued after {stats.continued_at:,} characters"
-    whose = f", which are {wrote}" if wrote else ""
-    return [f"{where}{whose}; all figures are those of the last part"]
+        return [tr("your text, and not the model's")] if stats.edited else []
+    chars = stats.continued_at
+    if stats.edited:
+        return [
+            tr(
+                "continued after {chars:,} characters, which are yours; all figures are those of the last part",
+                chars=chars,
+            )
+        ]
+    if stats.begun_by:
+        return [
+            tr(
+                "continued after {chars:,} characters, which are of {model}; all figures are those of the last part",
+                chars=chars,
+                model=stats.begun_by,
+            )
+        ]
+    return [tr("continued after {chars:,} characters; all figures are those of the last part", chars=chars)]
 
 
 def _course(timings: Timings) -> str:
-    steps = f"{timings.steps:,} {_plural('step', timings.steps)}"
-    return f"{steps} in {timings.total_ms / 1000:.2f} s, {timings.queued_ms:.0f} ms in the queue"
+    return plural(
+        "1 step in {seconds:.2f} s, {queued:.0f} ms in the queue",
+        "{n:,} steps in {seconds:.2f} s, {queued:.0f} ms in the queue",
+        timings.steps,
+        seconds=timings.total_ms / 1000,
+        queued=timings.queued_ms,
+    )
 
 
 def speculation(timings: Timings, usage: Usage) -> list[str]:
@@ -158,49 +190,58 @@ def speculation(timings: Timings, usage: Usage) -> list[str]:
     if not timings.proposed or not timings.steps:
         return []
     return [
-        f"{timings.tokens_per_step:.1f} tokens per step",
-        f"{_saved(timings, usage)} saved",
-        f"{100 * timings.accepted / timings.proposed:.0f} % of drafts accepted",
+        tr("{rate:.1f} tokens per step", rate=timings.tokens_per_step),
+        plural("1 forward pass saved", "{n:,} forward passes saved", _saved(timings, usage)),
+        tr("{share:.0f} % of drafts accepted", share=100 * timings.accepted / timings.proposed),
     ]
 
 
 def _speculation_explained(timings: Timings, usage: Usage) -> list[str]:
-    rate = f"{timings.tokens_per_step:.1f} tokens per step"
     return [
-        f"{timings.accepted:,} of {timings.proposed:,} drafted {_plural('token', timings.proposed)} accepted",
-        f"{_saved(timings, usage)} saved: {rate}, where a step without speculation gives one token",
+        plural(
+            "{accepted:,} of 1 drafted token accepted",
+            "{accepted:,} of {n:,} drafted tokens accepted",
+            timings.proposed,
+            accepted=timings.accepted,
+        ),
+        plural(
+            "1 forward pass saved: {rate:.1f} tokens per step, where a step without speculation gives one token",
+            "{n:,} forward passes saved: {rate:.1f} tokens per step, where a step without speculation gives one token",
+            _saved(timings, usage),
+            rate=timings.tokens_per_step,
+        ),
     ]
 
 
-def _saved(timings: Timings, usage: Usage) -> str:
-    saved = max(0, usage.generated_tokens - timings.steps)
-    return f"{saved:,} forward {_plural('pass', saved)}"
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else word + ("es" if word.endswith("s") else "s")
+def _saved(timings: Timings, usage: Usage) -> int:
+    """Forward passes that speculation saved."""
+    return max(0, usage.generated_tokens - timings.steps)
 
 
 def from_cache(usage: Usage) -> str:
-    return f"prompt: {usage.cached_tokens:,} cached + {usage.prompt_tokens - usage.cached_tokens:,} new tokens"
+    cached = usage.cached_tokens
+    return tr("prompt: {cached:,} cached + {new:,} new tokens", cached=cached, new=usage.prompt_tokens - cached)
 
 
 def _short(usage: Usage) -> str:
-    return f"{usage.cached_tokens:,} of {usage.prompt_tokens:,} cached"
+    return tr("{cached:,} of {prompt:,} cached", cached=usage.cached_tokens, prompt=usage.prompt_tokens)
 
 
 def diverged(token: int, why: str) -> str:
     """Say at which token the prompt left the earlier conversation, beyond which the cache served nothing, and why."""
-    reason = f": {why.strip().rstrip('.')}" if why.strip() else ""
-    return f"The prompt leaves the earlier conversation at token {token:,}{reason}."
+    reason = why.strip().rstrip(".")
+    if not why.strip():
+        return tr("The prompt leaves the earlier conversation at token {token:,}.", token=token)
+    return tr("The prompt leaves the earlier conversation at token {token:,}: {reason}.", token=token, reason=reason)
 
 
 def reading_prompt(done: int, total: int) -> str:
-    return f"reading the prompt {done:,} / {total:,}"
+    return tr("reading the prompt {done:,} / {total:,}", done=done, total=total)
 
 
 def loading_model(loading: Loading) -> str:
-    return f"loading {Path(loading.model).name}: {loading.stage} {loading.fraction:.0%}"
+    name = Path(loading.model).name
+    return tr("loading {name}: {stage} {share:.0%}", name=name, stage=loading.stage, share=loading.fraction)
 
 
 def _figures(stats: AnswerStats, first: bool) -> list[str]:
@@ -209,11 +250,11 @@ def _figures(stats: AnswerStats, first: bool) -> list[str]:
     timings = stats.timings
     parts = []
     if stats.usage.generated_tokens > 1:  # the rate is of the tokens after the first
-        parts.append(f"{timings.tokens_per_second:,.1f} tok/s")
+        parts.append(tr("{rate:,.1f} tok/s", rate=timings.tokens_per_second))
     if first or not parts:
-        parts.append(f"TTFT {_milliseconds(timings.ttft_ms)}")
+        parts.append(tr("TTFT {time}", time=_milliseconds(timings.ttft_ms)))
     return parts
 
 
 def _milliseconds(value: float) -> str:
-    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+    return tr("{time:,.0f} ms", time=value) if value < 10_000 else tr("{time:,.1f} s", time=value / 1000)

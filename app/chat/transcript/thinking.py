@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.transcript.folded import CAPTION_LINE_PX, Folded
 from app.history.records import thought_for
+from app.language import tr
 from app.theme.theme import Theme
 
 PEEK_LINES = 5
@@ -17,8 +18,8 @@ class ThinkingBlock(Folded):
     """Shows its end while the thinking grows and nothing of it afterwards, unless the person wants all of it."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        help_text = "Show or hide what the model thought before it answered"
-        super().__init__("thinking", help_text, "What the model thought", theme, parent)
+        help_text = tr("Show or hide what the model thought before it answered")
+        super().__init__("thinking", help_text, tr("What the model thought"), theme, parent)
         self._text = ""
         self._seconds = 0.0
         self._growing = False
@@ -34,8 +35,10 @@ class ThinkingBlock(Folded):
         self.refresh()
 
     def words(self) -> tuple[str, str]:
-        title = f"Thinking… {round(self._seconds)} s" if self._growing else thought_for(self._seconds)
-        return title, "Thinking" if self._growing else title
+        if self._growing:
+            return tr("Thinking… {seconds} s", seconds=round(self._seconds)), tr("Thinking")
+        title = thought_for(self._seconds)
+        return title, title
 
     def wanted(self) -> str:
         return self._text if self._open else _end(self._text) if self._growing else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QToolButton, QWidget
 
+from app.language import tr
 from app.theme.icons import icon
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -52,7 +53,10 @@ class ToEnd(QToolButton):
         self.setFixedSize(side, side)
         self.setIconSize(QSize(image, image))
         self.setIcon(icon(self._theme, "down", image, "accent" if self._news else "mute"))
-        words = "New text below: to the end" if self._news else "To the end"
-        named(self, title=words, tooltip=tip(f"{words} (End)"))
+        if self._news:
+            title, help_text = tr("New text below: to the end"), tr("New text below: to the end (End)")
+        else:
+            title, help_text = tr("To the end"), tr("To the end (End)")
+        named(self, title=title, tooltip=tip(help_text))
         self.setProperty("kind", "round-news" if self._news else "round")
         restyle(self)

@@ -23,6 +23,7 @@ from app.chat.transcript.to_end import ToEnd
 from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
 from app.history.search import places
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
@@ -77,7 +78,7 @@ class Transcript(QScrollArea):
         self._pending: dict[str, Callable[[], PartialAnswer]] = {}
         """Answers with new text."""
         named(self, frameShape=QFrame.Shape.NoFrame, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        named(self, "transcript", title="Conversation")
+        named(self, "transcript", title=tr("Conversation"))
         self._page = named(QWidget(), "transcript-page")
         self.setWidget(self._page)
         self._columns = AnswerFrames(theme, self._page)

@@ -36,6 +36,7 @@ from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at,
 from app.chat.transcript.text.unfinished import completed
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
+from app.language import tr
 from app.texts.exact import selected
 from app.texts.formulas import draw_soon
 from app.texts.markdown import OBJECT, Alignment, MarkdownBlock, align, to_html
@@ -172,7 +173,7 @@ class TextBlock(TextView):
         """Formulas that are shown as their source until there was time to draw them."""
         self._painter: FormulaPainter | None = None
         self._retry: QTimer | None = None
-        self.setAccessibleName("Message text")
+        self.setAccessibleName(tr("Message text"))
         self._block = MarkdownBlock("text", 0, 0, "", 0)
         self._aligned = Alignment("", "", [])
         self._quotes = self._links = False
@@ -323,7 +324,7 @@ def _document_style(theme: Theme) -> str:
     t = theme.tokens
     mono = theme.mono_font().family()
     return (
-        f"p, ul, ol, blockquote {{ margin-top: 0; margin-bottom: 8px; }} li {{ margin-bottom: 2px; }}"
+        f"p, ul, ol, blockquote {{ margin-top: 0; margin-bottom: 8px; }} li {{ margin-bottom: 2px; }}"  # not shown
         "table { margin-top: 8px; margin-bottom: 8px; }"  # Qt takes no margin of what is above a table
         f"code {{ font-family: '{mono}'; font-size: {theme.px(13)}px; background-color: {t.raised}; }}"
         f"a {{ color: {t.accent}; text-decoration: none; }}"

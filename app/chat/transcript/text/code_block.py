@@ -17,6 +17,7 @@ from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.tint import TintRun, tinted_runs
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
+from app.language import tr
 from app.texts.markdown import MarkdownBlock
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, named, say, tip
@@ -77,17 +78,17 @@ class CodeBlock(QFrame):
         self._block = MarkdownBlock("code", 0, 0, "", -1)
         self._text = ""
         self._language = named(QLabel(self, textFormat=Qt.TextFormat.PlainText), role="caption")
-        self._wrap = self._button("Wrap", "wrap-code", "Wrap long lines", self._on_wrap)
+        self._wrap = self._button(tr("Wrap"), "wrap-code", tr("Wrap long lines"), self._on_wrap)
         self._wrap.setCheckable(True)
-        self._save = self._button("Save…", "save-code", "Save this code as a file", self._on_save)
-        self._copy = self._button("Copy", "copy-code", "Copy this code", self._on_copy)
+        self._save = self._button(tr("Save…"), "save-code", tr("Save this code as a file"), self._on_save)
+        self._copy = self._button(tr("Copy"), "copy-code", tr("Copy this code"), self._on_copy)
         self._said = QTimer(self, singleShot=True, interval=1500)
         self._said.timeout.connect(self._say_nothing)
         self._failure = named(
             QLabel(self, textFormat=Qt.TextFormat.PlainText, wordWrap=True), "code-failure", role="bad"
         )
         self._failure.hide()
-        self._view = named(CodeView(theme, self), title="Code")
+        self._view = named(CodeView(theme, self), title=tr("Code"))
         self._highlighter = CodeHighlighter(self._view.document(), theme)
         self._set_font()
 
@@ -112,7 +113,7 @@ class CodeBlock(QFrame):
         """Wrap long lines, or end that; the next :meth:`fit` has the new height."""
         self._view.wrap(on)
         self._wrap.setChecked(on)
-        self._wrap.setText("Unwrap" if on else "Wrap")
+        self._wrap.setText(tr("Unwrap") if on else tr("Wrap"))
 
     def show_block(self, block: MarkdownBlock, growing: bool) -> None:
         self._block = block
@@ -181,16 +182,17 @@ class CodeBlock(QFrame):
 
     def _on_save(self) -> None:
         start = str(Path.home() / suggested_name(self._block.info))
-        path, _ = QFileDialog.getSaveFileName(self, "Save this code as a file", start)
+        path, _ = QFileDialog.getSaveFileName(self, tr("Save this code as a file"), start)
         if not path:
             return
         failure = ""
         try:
             write(Path(path), self._text)
         except OSError as error:
-            failure = f"The file could not be written ({error.strerror or error}). Choose another folder."
+            why = error.strerror or error
+            failure = tr("The file could not be written ({why}). Choose another folder.", why=why)
         else:
-            self._save.setText("Saved")
+            self._save.setText(tr("Saved"))
             self._save.setToolTip(tip(path))
             self._said.start()
         if failure != self._failure.text():
@@ -199,9 +201,9 @@ class CodeBlock(QFrame):
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self._text)
-        self._copy.setText("Copied")
+        self._copy.setText(tr("Copied"))
         self._said.start()
 
     def _say_nothing(self) -> None:
-        self._copy.setText("Copy")
-        self._save.setText("Save…")
+        self._copy.setText(tr("Copy"))
+        self._save.setText(tr("Save…"))

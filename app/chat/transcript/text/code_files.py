@@ -10,7 +10,12 @@ from app.chat.transcript.text.highlight import lexer_for
 _NAMED = re.compile(r"[\w+-][\w.+-]*\.\w+")
 _SUFFIXES = {"mermaid": ".mmd", "csv": ".csv", "tsv": ".tsv", "svg": ".svg", "r": ".R", "console": ".txt"}
 """Languages that pygments does not know, or has another suffix for first."""
-_WHOLE = {"make": "Makefile", "makefile": "Makefile", "dockerfile": "Dockerfile", "docker": "Dockerfile"}
+_WHOLE = {
+    "make": "Makefile",  # not shown
+    "makefile": "Makefile",  # not shown
+    "dockerfile": "Dockerfile",  # not shown
+    "docker": "Dockerfile",  # not shown
+}
 """Languages of files that always have this name."""
 
 

@@ -51,7 +51,8 @@ def to_object(source: str, result: Result | None, alone: bool) -> str:
         whole = alone and bare(source)[1]
         place = "top" if whole else "middle" if result.descent > _HANGS else "baseline"
         strut = _STRUT if alone and not whole else ""
-        return f'<span title="{escape(source)}" style="vertical-align: {place}">{OBJECT}</span>{strut}'
+        look = f"vertical-align: {place}"
+        return f'<span title="{escape(source)}" style="{look}">{OBJECT}</span>{strut}'  # not shown
     title = f' title="{escape(result.reason)}"' if result is not None else ""
     return f"<code{title}>{as_lines(source)}</code>"
 

@@ -15,13 +15,14 @@ from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.tint import TintRun
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import TextSpan
+from app.language import tr
 from app.texts.markdown import MarkdownBlock, cells
 from app.theme.theme import Theme
 from app.theme.widgets import named, tip
 
 ACTIONS_PX = 20
 """The strip below the table with its button."""
-COPY = "Copy as CSV"
+COPY = tr("Copy as CSV")
 
 
 def to_csv(rows: Sequence[Sequence[str]]) -> str:
@@ -72,13 +73,13 @@ class TableBlock(QFrame):
         super().__init__(parent)
         self._theme = theme
         self._block = MarkdownBlock("table", 0, 0, "", 0)
-        self.text = named(TableText(theme, self), title="Table")
+        self.text = named(TableText(theme, self), title=tr("Table"))
         self.text.resized.connect(self.resized)
         self._copy = named(
             QPushButton(COPY, self),
             "copy-table",
-            title="Copy this table as CSV",
-            tooltip=tip("As comma-separated values, for a spreadsheet"),
+            title=tr("Copy this table as CSV"),
+            tooltip=tip(tr("As comma-separated values, for a spreadsheet")),
             clicked=self._on_copy,
             kind="link",
         )
@@ -121,5 +122,5 @@ class TableBlock(QFrame):
 
     def _on_copy(self) -> None:
         QGuiApplication.clipboard().setText(self.csv)
-        self._copy.setText("Copied")
+        self._copy.setText(tr("Copied"))
         self._said.start()

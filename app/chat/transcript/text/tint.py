@@ -13,6 +13,7 @@ from PySide6.QtGui import QPainter, QTextBlock, QTextLine
 from PySide6.QtWidgets import QTextEdit
 
 from app.history.records import TextSpan, Tint
+from app.language import tr
 from app.proposers import proposer
 from app.theme.theme import Theme
 
@@ -129,5 +130,7 @@ def run_at(view: QTextEdit, point: QPoint, runs: Sequence[TintRun]) -> TintRun |
 def who(run: TintRun) -> str:
     """Origin of a tinted run, for its tooltip."""
     if run.token == TOKENS["corrected"]:
-        return "The model's token: the draft was rejected here"
-    return f"Drafted {proposer(run.by).by}, accepted by the model" if run.by else "Drafted, accepted by the model"
+        return tr("The model's token: the draft was rejected here")
+    if not run.by:
+        return tr("Drafted, accepted by the model")
+    return tr("Drafted {by}, accepted by the model", by=proposer(run.by).by)
