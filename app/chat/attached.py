@@ -123,7 +123,7 @@ class _Chip(QFrame):
         self.text = named(QPushButton("As text", self), "document-text", kind="link")
         named(self.text, title="Put the pasted text into the message", tooltip="Put it into the message as text")
         document = attached.document
-        cut = document is not None and any(note.startswith("Cut") for note in document.facts.notes)
+        cut = document is not None and document.is_cut
         self.text.setVisible(attached.pasted and document is not None and not cut)
         top = fill(QHBoxLayout(), (self._name, 1), self.text, self.cross, margins=0, spacing=4)
         fill(QVBoxLayout(self), top, self._facts, self._notes, 1, margins=(10, 6, 6, 8), spacing=2)
