@@ -27,7 +27,7 @@ COLUMNS = (
     tr("Request"),
     tr("Model"),
     tr("Tokens"),
-    tr("Seconds"),
+    tr("Seconds", "the title of a narrow column"),
     tr("Status"),
 )
 REQUEST_COLUMN, TOKENS_COLUMN = 3, 5

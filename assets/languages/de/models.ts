@@ -422,7 +422,7 @@
     </message>
     <message>
         <source>Key, if it asks for one</source>
-        <translation>Schlüssel, falls nötig</translation>
+        <translation>ggf. Schlüssel</translation>
     </message>
     <message>
         <source>Kvasir was made of the wisdom of gods, and knew an answer to every question.</source>
@@ -530,7 +530,7 @@
     </message>
     <message>
         <source>Move all to another folder…</source>
-        <translation>Alle in anderen Ordner verschieben…</translation>
+        <translation>Alle verschieben…</translation>
     </message>
     <message>
         <source>Move the models</source>
@@ -550,7 +550,7 @@
     </message>
     <message>
         <source>Name, if not its host&apos;s</source>
-        <translation>Name, sonst der Host</translation>
+        <translation>ggf. Name</translation>
     </message>
     <message>
         <source>No calibration: it takes seconds to minutes.</source>
@@ -966,7 +966,7 @@
     </message>
     <message>
         <source>fits this machine</source>
-        <translation>passt auf diesen Rechner</translation>
+        <translation>läuft hier</translation>
     </message>
     <message>
         <source>gated</source>

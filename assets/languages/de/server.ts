@@ -177,7 +177,8 @@
     </message>
     <message>
         <source>Seconds</source>
-        <translation>Sekunden</translation>
+        <comment>the title of a narrow column</comment>
+        <translation>Sek.</translation>
     </message>
     <message>
         <source>Serve other programs</source>
