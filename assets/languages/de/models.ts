@@ -69,7 +69,7 @@
     </message>
     <message>
         <source>Add a server</source>
-        <translation>Server hinzufügen</translation>
+        <translation>Hinzufügen</translation>
     </message>
     <message>
         <source>Address of the server</source>
@@ -414,7 +414,7 @@
     </message>
     <message>
         <source>Kept for the next load, and broken off</source>
-        <translation>Für das nächste Laden aufgehoben, und Abgebrochenes</translation>
+        <translation>Fürs nächste Laden Aufgehobenes und Abgebrochenes</translation>
     </message>
     <message>
         <source>Key of the server</source>

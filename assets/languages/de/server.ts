@@ -81,7 +81,7 @@
     </message>
     <message>
         <source>It opens as soon as the engine runs.</source>
-        <translation>Er öffnet sich, sobald die Engine läuft.</translation>
+        <translation>Öffnet sich, sobald die Engine läuft.</translation>
     </message>
     <message>
         <source>Its first prompt has some {tokens:,} tokens: the model&apos;s context has to be longer.</source>
