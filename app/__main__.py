@@ -16,13 +16,13 @@ NO_DISPLAY = (
 
 def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
-    from app import language
-
-    language.choose(language.wanted(language.setting()))  # before modules that hold texts
     from app.documents import child
 
     if sys.argv[1:2] == [child.FLAG]:
         return child.main(sys.argv[2:])
+    from app import language
+
+    language.choose(language.wanted(language.setting()))  # before modules that hold texts
     from app import preflight
 
     preflight.own_libraries_for_nobody_else()

@@ -125,8 +125,8 @@ class _Chip(QFrame):
         named(self.text, title=tr("Put the pasted text into the message"))
         self.text.setToolTip(tip(tr("Put it into the message as text")))
         document = attached.document
-        # The only note on a text that was pasted is that it was cut.
-        self.text.setVisible(attached.pasted and document is not None and not document.facts.notes)
+        cut = document is not None and document.is_cut
+        self.text.setVisible(attached.pasted and document is not None and not cut)
         top = fill(QHBoxLayout(), (self._name, 1), self.text, self.cross, margins=0, spacing=4)
         fill(QVBoxLayout(self), top, self._facts, self._notes, 1, margins=(10, 6, 6, 8), spacing=2)
         self.show_count(None)

@@ -3,8 +3,9 @@
     python -m app.documents.child read PATH        answers a ReadText
     python -m app.documents.child search           reads a Search, answers a Found
 
-The answer is one line of JSON on standard output. Where there is none, the last line on standard error says why, after
-"kvasir: ". What a hostile file costs, it costs this process, and not the window or the engine.
+After ``--language de`` it speaks German. The answer is one line of JSON on standard output. Where there is none, the
+last line on standard error says why, after "kvasir: ". What a hostile file costs, it costs this process, and not the
+window or the engine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from app import language
+from app.language import tr
 from engine.base.installation import own_module, packaged, program
 
 FLAG = "--documents"
@@ -25,25 +28,27 @@ FLAG = "--documents"
 MEMORY_BYTES = 1536 << 20
 SECONDS = 60.0
 LOOK_S = 0.1
-SLOW = "{name} took more than {seconds:.0f} seconds to read, so it was given up."
-GREEDY = "{name} takes more than {memory:,} MB of memory to read, so it was given up."
-BROKEN = "{name} cannot be read ({kind})."
+_LANGUAGE = "--language"
 
 
 def command() -> list[str]:
-    """Command that starts this process; "read" and a path follow, or "search"."""
-    return [str(program("kvasir-window")), FLAG] if packaged() else own_module("app.documents.child")
+    """Command that starts this process, which speaks the window's language; "read" and a path follow, or "search"."""
+    start = [str(program("kvasir-window")), FLAG] if packaged() else own_module("app.documents.child")
+    return start if language.code() == "en" else [*start, _LANGUAGE, language.code()]
 
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status: 0, or 1 where there is no answer."""
-    name = Path(arguments[1]).name if len(arguments) > 1 else "The text"
+    if len(arguments) > 1 and arguments[0] == _LANGUAGE:
+        language.choose(arguments[1])  # before modules that hold texts
+        arguments = arguments[2:]
+    name = Path(arguments[1]).name if len(arguments) > 1 else tr("The text")
     bound_memory(MEMORY_BYTES)
     threading.Thread(target=_watch, args=(name,), daemon=True).start()
     try:
         answer = _answer(arguments)
     except MemoryError:
-        return _fail(GREEDY.format(name=name, memory=MEMORY_BYTES >> 20))
+        return _fail(_greedy(name))
     except ValueError as error:
         return _fail(str(error))
     except OSError as error:
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
         return _fail(refusal(Path(name), error))
     except Exception as error:  # a parser's own, of which there are many kinds
-        return _fail(BROKEN.format(name=name, kind=type(error).__name__))
+        return _fail(tr("{name} cannot be read ({kind}).", name=name, kind=type(error).__name__))
     sys.stdout.buffer.write(answer + b"\n")
     sys.stdout.buffer.flush()
     return 0
@@ -95,9 +100,14 @@ def _watch(name: str) -> None:
     process, until = psutil.Process(), time.monotonic() + SECONDS
     while time.monotonic() < until:
         if process.memory_info().rss > MEMORY_BYTES:
-            _give_up(GREEDY.format(name=name, memory=MEMORY_BYTES >> 20))
+            _give_up(_greedy(name))
         time.sleep(LOOK_S)
-    _give_up(SLOW.format(name=name, seconds=SECONDS))
+    _give_up(tr("{name} took more than {seconds:.0f} seconds to read, so it was given up.", name=name, seconds=SECONDS))
+
+
+def _greedy(name: str) -> str:
+    memory = MEMORY_BYTES >> 20
+    return tr("{name} takes more than {memory:,} MB of memory to read, so it was given up.", name=name, memory=memory)
 
 
 def _give_up(sentence: str) -> None:

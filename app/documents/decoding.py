@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 
+from app.language import plural, tr
+
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -40,7 +42,7 @@ def _decoded(data: bytes) -> tuple[str, list[str]]:
     wide = _wide(data)
     if wide:
         text, notes = _lenient(data, wide)
-        return text, [f"Its encoding is not stated and was guessed: {wide}.", *notes]
+        return text, [_guessed(wide), *notes]
     if controls > len(data[:4096]) // 50:
         raise BinaryError
     if not data:
@@ -50,7 +52,11 @@ def _decoded(data: bytes) -> tuple[str, list[str]]:
     best = from_bytes(data[:_SAMPLE]).best()
     encoding = best.encoding if best is not None else "cp1252"
     text, notes = _lenient(data, encoding)
-    return text, [f"Its encoding is not stated and was guessed: {encoding}.", *notes]
+    return text, [_guessed(encoding), *notes]
+
+
+def _guessed(encoding: str) -> str:
+    return tr("Its encoding is not stated and was guessed: {encoding}.", encoding=encoding)
 
 
 def _wide(data: bytes) -> str:
@@ -68,5 +74,4 @@ def _lenient(data: bytes, encoding: str) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         text = data.decode(encoding, "replace")
         wrong = text.count("\N{REPLACEMENT CHARACTER}")
-        signs = "1 sign" if wrong == 1 else f"{wrong:,} signs"
-        return text, [f"{signs} could not be decoded."]
+        return text, [plural("1 sign could not be decoded.", "{n:,} signs could not be decoded.", wrong)]

@@ -9,7 +9,9 @@ from bs4 import BeautifulSoup, MarkupResemblesLocatorWarning, XMLParsedAsHTMLWar
 from bs4.element import PreformattedString
 from markdownify import MarkdownConverter
 
-NESTED = "Its parts are nested too deeply, so its words were taken without their structure."
+from app.language import tr
+
+NESTED = tr("Its parts are nested too deeply, so its words were taken without their structure.")
 _UNSEEN = ("script", "style", "noscript", "template", "head", "svg", "iframe", "object")
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pypdfium2 as pdfium
 
-from app.documents.records import MOST_CHARS, DocumentFacts, ReadText, counted, lines_of
+from app.documents.records import MOST_CHARS, DocumentFacts, ReadText, lines_of
+from app.language import plural, tr
 
 MOST_PAGES = 3000
-ENCRYPTED = "{name} is encrypted. Save a copy without a password first."
-DAMAGED = "{name} cannot be read as a PDF: the file is damaged or incomplete."
-SCANNED = "{name} has no text: all its {pages} are pictures. Run a text recognition (OCR) over it first."
+ENCRYPTED = tr("{name} is encrypted. Save a copy without a password first.")
+DAMAGED = tr("{name} cannot be read as a PDF: the file is damaged or incomplete.")
 _ENCRYPTED = 4
 """PDFium's error for a missing password."""
 
@@ -35,7 +35,7 @@ def _read(file: pdfium.PdfDocument, size: int, name: str) -> ReadText:
             words, broken = "", broken + 1
         else:
             empty += not words
-        mark = f"[page {number + 1}]\n" if pages > 1 else ""
+        mark = f"[page {number + 1}]\n" if pages > 1 else ""  # the model reads it
         part = f"{mark}{words}\n\n" if words else ""
         starts.append(length)
         read += 1
@@ -44,20 +44,36 @@ def _read(file: pdfium.PdfDocument, size: int, name: str) -> ReadText:
         if length > MOST_CHARS:
             break
     if pages and empty + broken == pages:
-        sentence = SCANNED if not broken else DAMAGED
-        raise ValueError(sentence.format(name=name, pages=counted(pages, "page")))
+        raise ValueError(DAMAGED.format(name=name) if broken else _scanned(name, pages))
     text = "".join(parts).rstrip()
     if length > MOST_CHARS:
         text = text[:MOST_CHARS]
-        notes.append(f"Cut after {MOST_CHARS:,} characters, on page {read:,} of {pages:,}.")
+        cut = tr(
+            "Cut after {most:,} characters, on page {page:,} of {pages:,}.", most=MOST_CHARS, page=read, pages=pages
+        )
+        notes.append(cut)
     elif read < pages:
-        notes.append(f"Only the first {read:,} of {pages:,} pages were read.")
+        notes.append(tr("Only the first {read:,} of {pages:,} pages were read.", read=read, pages=pages))
     if empty:
-        have, are = ("has", "it is a picture") if empty == 1 else ("have", "they are pictures")
-        notes.append(f"{empty:,} of {counted(pages, 'page')} {have} no text: {are}.")
+        without = plural(
+            "1 of {pages:,} pages has no text: it is a picture.",
+            "{n:,} of {pages:,} pages have no text: they are pictures.",
+            empty,
+            pages=pages,
+        )
+        notes.append(without)
     if broken:
-        notes.append(f"{broken:,} of {pages:,} pages could not be read.")
+        notes.append(tr("{broken:,} of {pages:,} pages could not be read.", broken=broken, pages=pages))
     return ReadText(text, DocumentFacts("PDF", size, pages, lines_of(text), starts, notes))
+
+
+def _scanned(name: str, pages: int) -> str:
+    return plural(
+        "{name} has no text: all its {n} page are pictures. Run a text recognition (OCR) over it first.",
+        "{name} has no text: all its {n:,} pages are pictures. Run a text recognition (OCR) over it first.",
+        pages,
+        name=name,
+    )
 
 
 def _page(file: pdfium.PdfDocument, number: int) -> str:

@@ -34,4 +34,5 @@ def framed(each: MessageDocument) -> str:
 
 def quoted(document: Document, passage: DocumentPassage) -> str:
     """A passage below its number and its place."""
-    return f"[{passage.number}] {document.place(passage.start)}\n{document.text[passage.start : passage.end].strip()}"
+    unit, number = document.position(passage.start)
+    return f"[{passage.number}] {unit} {number}\n{document.text[passage.start : passage.end].strip()}"

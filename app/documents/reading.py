@@ -11,6 +11,7 @@ import msgspec
 
 from app.documents.decoding import BinaryError, decoded
 from app.documents.records import DocumentFacts, ReadText, cut, lines_of
+from app.language import tr
 
 MOST_BYTES = 100 << 20
 """Of a file."""
@@ -74,17 +75,16 @@ KINDS = {
 }
 """What a file with this ending is called; another that holds text is a "Text"."""
 _FORMATS = (
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "{name} is an old Office file. Save it as DOCX or PDF first."),
-    (b"{\\rtf", "{name} is an RTF file. Save it as DOCX or PDF first."),
-    (b"\x89PNG", "{name} is a picture. A model that sees pictures reads it under a name that ends in .png."),
-    (b"\xff\xd8\xff", "{name} is a picture. A model that sees pictures reads it under a name that ends in .jpg."),
-    (b"GGUF", "{name} is a model. Open it with the model's menu above."),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", tr("{name} is an old Office file. Save it as DOCX or PDF first.")),
+    (b"{\\rtf", tr("{name} is an RTF file. Save it as DOCX or PDF first.")),
+    (b"\x89PNG", tr("{name} is a picture. A model that sees pictures reads it under a name that ends in .png.")),
+    (b"\xff\xd8\xff", tr("{name} is a picture. A model that sees pictures reads it under a name that ends in .jpg.")),
+    (b"GGUF", tr("{name} is a model. Open it with the model's menu above.")),
 )
-EMPTY = "{name} is empty."
-FOLDER = "{name} is a folder. Add the files inside it."
-NO_FILE = "{name} is not a file."
-BINARY = "{name} is not a text, and no kind of document that can be read here."
-LARGE = "{name} has {size:,} MB, and a document can have {most:,} MB."
+EMPTY = tr("{name} is empty.")
+FOLDER = tr("{name} is a folder. Add the files inside it.")
+NO_FILE = tr("{name} is not a file.")
+BINARY = tr("{name} is not a text, and no kind of document that can be read here.")
 
 
 def read(path: Path) -> ReadText:
@@ -114,7 +114,7 @@ def read(path: Path) -> ReadText:
         text, more = markdown(text)
         notes += more
     elif kind in ("PDF", "Word", "EPUB"):
-        notes.append(f"It is plain text, though its name ends in {path.suffix}.")
+        notes.append(tr("It is plain text, though its name ends in {end}.", end=path.suffix))
         kind = "Text"
     if not text.strip():
         raise ValueError(EMPTY.format(name=name))
@@ -127,7 +127,10 @@ def _under_its_name(found: ReadText, path: Path) -> ReadText:
     facts = found.facts
     if KINDS.get(path.suffix.lower(), "Text") == facts.kind:
         return found
-    note = f"It is {'an' if facts.kind == 'EPUB' else 'a'} {facts.kind} file, though its name ends in {path.suffix}."
+    if facts.kind == "EPUB":
+        note = tr("It is an EPUB file, though its name ends in {end}.", end=path.suffix)
+    else:
+        note = tr("It is a {kind} file, though its name ends in {end}.", kind=facts.kind, end=path.suffix)
     return msgspec.structs.replace(found, facts=msgspec.structs.replace(facts, notes=[note, *facts.notes]))
 
 
@@ -141,15 +144,16 @@ def _bytes(path: Path) -> bytes:
         size = os.fstat(file.fileno()).st_size
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        size = max(size, len(data))
-        raise ValueError(LARGE.format(name=path.name, size=-(-size >> 20), most=MOST_BYTES >> 20))
+        large = {"name": path.name, "size": -(-max(size, len(data)) >> 20), "most": MOST_BYTES >> 20}
+        raise ValueError(tr("{name} has {size:,} MB, and a document can have {most:,} MB.", **large))
     return data
 
 
 def refusal(path: Path, error: OSError) -> str:
     """A sentence on a file that the system does not let one read."""
     if error.errno == errno.ENOENT:
-        return f"{path.name} is not there any more."
+        return tr("{name} is not there any more.", name=path.name)
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{path.name} may not be read: its permissions do not allow it."
-    return f"{path.name} cannot be read ({error.strerror or type(error).__name__})."
+        return tr("{name} may not be read: its permissions do not allow it.", name=path.name)
+    why = error.strerror or type(error).__name__
+    return tr("{name} cannot be read ({kind}).", name=path.name, kind=why)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from app.language import plural, tr
+
+Unit = Literal["chapter", "page", "line"]
+"""Parts of a document by which a place in it is told."""
+Counted = Unit | Literal["passage", "token"]
 MOST_CHARS = 2_000_000
 """Characters of one document; what is beyond is left out, and said to be."""
 MOST = 10
@@ -18,7 +23,7 @@ class DocumentFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a document besides its text."""
 
     kind: str = "Text"
-    """The kind of file for people, such as "PDF"."""
+    """The kind of file, such as "PDF"; :func:`kind_of` has it for people."""
     bytes: int = 0
     """Size of the file."""
     pages: int = 0
@@ -27,7 +32,12 @@ class DocumentFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     starts: list[int] = []
     """Offsets in the text at which its pages or chapters begin."""
     notes: list[str] = []
-    """Sentences on what was left out of the text, or had to be guessed."""
+    """Sentences on what was left out of the text, or had to be guessed, in the language in which it was read."""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of :attr:`pages` and :attr:`starts`."""
+        return "chapter" if self.kind == "EPUB" else "page"
 
 
 class Document(NamedTuple):
@@ -38,12 +48,27 @@ class Document(NamedTuple):
     facts: DocumentFacts
     digest: str
 
-    def place(self, offset: int) -> str:
-        """Where a character stands, such as "page 3" or "line 120"."""
+    @property
+    def is_cut(self) -> bool:
+        """True if what was beyond MOST_CHARS was left out."""
+        return len(self.text) >= MOST_CHARS
+
+    def position(self, offset: int) -> tuple[Unit, int]:
+        """Where a character stands, such as ("page", 3)."""
         if self.facts.starts:
-            unit = "chapter" if self.facts.kind == "EPUB" else "page"
-            return f"{unit} {max(1, bisect_right(self.facts.starts, offset))}"
-        return f"line {self.text.count(chr(10), 0, offset) + 1}"
+            return self.facts.unit, max(1, bisect_right(self.facts.starts, offset))
+        return "line", self.text.count("\n", 0, offset) + 1
+
+    def place(self, offset: int) -> str:
+        """Where a character stands, for people: "page 3" or "line 120"."""
+        unit, number = self.position(offset)
+        match unit:
+            case "chapter":
+                return tr("chapter {number}", number=number)
+            case "page":
+                return tr("page {number}", number=number)
+            case _:
+                return tr("line {number}", number=number)
 
 
 class DocumentPassage(msgspec.Struct, frozen=True, array_like=True):
@@ -126,7 +151,7 @@ def cut(text: str) -> tuple[str, list[str]]:
     """The text up to MOST_CHARS, with a sentence if that is not all of it."""
     if len(text) <= MOST_CHARS:
         return text, []
-    return text[:MOST_CHARS], [f"Cut after {MOST_CHARS:,} of {len(text):,} characters."]
+    return text[:MOST_CHARS], [tr("Cut after {most:,} of {count:,} characters.", most=MOST_CHARS, count=len(text))]
 
 
 def lines_of(text: str) -> int:
@@ -135,10 +160,31 @@ def lines_of(text: str) -> int:
 
 def size_of(facts: DocumentFacts) -> str:
     """How long it is, such as "12 pages" or "1 line"."""
-    if facts.pages:
-        return counted(facts.pages, "chapter" if facts.kind == "EPUB" else "page")
-    return counted(facts.lines, "line")
+    return counted(facts.pages, facts.unit) if facts.pages else counted(facts.lines, "line")
 
 
-def counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def counted(number: int, thing: Counted) -> str:
+    """Number of things, such as "1 page" or "12 pages"."""
+    match thing:
+        case "chapter":
+            return plural("1 chapter", "{n:,} chapters", number)
+        case "line":
+            return plural("1 line", "{n:,} lines", number)
+        case "page":
+            return plural("1 page", "{n:,} pages", number)
+        case "passage":
+            return plural("1 passage", "{n:,} passages", number)
+        case "token":
+            return plural("1 token", "{n:,} tokens", number)
+
+
+def kind_of(facts: DocumentFacts) -> str:
+    """Kind of file for people."""
+    names = {
+        "Configuration": tr("Configuration", "a kind of file"),
+        "Log": tr("Log", "a kind of file"),
+        "Mail": tr("Mail", "a kind of file"),
+        "Notebook": tr("Notebook", "a kind of file"),
+        "Subtitles": tr("Subtitles", "a kind of file"),
+    }
+    return names.get(facts.kind, facts.kind)

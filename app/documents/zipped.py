@@ -7,21 +7,21 @@ import posixpath
 import zipfile
 from urllib.parse import unquote
 
-from app.documents.records import MOST_CHARS, DocumentFacts, ReadText, counted, lines_of
+from app.documents.records import MOST_CHARS, DocumentFacts, ReadText, lines_of
+from app.language import plural, tr
 
 MOST_BYTES = 256 << 20
 """All of an archive, unpacked."""
 MOST_PARTS = 20_000
-BOMB = "{name} unpacks to more than {most:,} MB, so it was not opened."
-DAMAGED = "{name} cannot be read: the archive inside it is damaged or incomplete."
-ENCRYPTED = "{name} is encrypted. Save a copy without a password first."
-NO_DOCUMENT = "{name} is an archive, and not a document. Unpack it and add the files inside."
-NO_WORDS = "{name} has no text."
-PROTECTED = "{name} is protected against copying (DRM), so its text cannot be read."
+DAMAGED = tr("{name} cannot be read: the archive inside it is damaged or incomplete.")
+ENCRYPTED = tr("{name} is encrypted. Save a copy without a password first.")
+NO_DOCUMENT = tr("{name} is an archive, and not a document. Unpack it and add the files inside.")
+NO_WORDS = tr("{name} has no text.")
+PROTECTED = tr("{name} is protected against copying (DRM), so its text cannot be read.")
 OTHERS = {
-    "xl/workbook.xml": "{name} is an Excel workbook. Save the sheet as CSV first.",
-    "ppt/presentation.xml": "{name} is a PowerPoint presentation. Save it as PDF first.",
-    "content.xml": "{name} is an OpenDocument file. Save it as DOCX or PDF first.",
+    "xl/workbook.xml": tr("{name} is an Excel workbook. Save the sheet as CSV first."),
+    "ppt/presentation.xml": tr("{name} is a PowerPoint presentation. Save it as PDF first."),
+    "content.xml": tr("{name} is an OpenDocument file. Save it as DOCX or PDF first."),
 }
 
 
@@ -31,7 +31,10 @@ def read(data: bytes, name: str) -> ReadText:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             parts = archive.infolist()
             if len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > MOST_BYTES:
-                raise ValueError(BOMB.format(name=name, most=MOST_BYTES >> 20))
+                most = MOST_BYTES >> 20
+                raise ValueError(
+                    tr("{name} unpacks to more than {most:,} MB, so it was not opened.", name=name, most=most)
+                )
             names = {part.filename for part in parts}
             if any(part.flag_bits & 1 for part in parts):
                 raise ValueError(ENCRYPTED.format(name=name))
@@ -66,7 +69,8 @@ def _docx(data: bytes, name: str) -> ReadText:
     text, notes = markdown(html)
     if not text:
         raise ValueError(NO_WORDS.format(name=name))
-    notes += [f"{counted(pictures, 'picture')} in it cannot be read."] if pictures else []
+    if pictures:
+        notes.append(plural("1 picture in it cannot be read.", "{n:,} pictures in it cannot be read.", pictures))
     text, more = _cut(text)
     return ReadText(text, DocumentFacts("Word", len(data), 0, lines_of(text), [], notes + more))
 
@@ -101,7 +105,9 @@ def _epub(archive: zipfile.ZipFile, names: set[str], size: int, name: str) -> Re
         if length > MOST_CHARS:
             break
     if missing:
-        notes.append(f"{missing:,} of {len(spine):,} chapters are missing from the file.")
+        notes.append(
+            tr("{missing:,} of {count:,} chapters are missing from the file.", missing=missing, count=len(spine))
+        )
     text, more = _cut("".join(parts).rstrip())
     if not text:
         raise ValueError(NO_WORDS.format(name=name))
@@ -111,4 +117,4 @@ def _epub(archive: zipfile.ZipFile, names: set[str], size: int, name: str) -> Re
 def _cut(text: str) -> tuple[str, list[str]]:
     if len(text) <= MOST_CHARS:
         return text, []
-    return text[:MOST_CHARS], [f"Cut after {MOST_CHARS:,} characters."]
+    return text[:MOST_CHARS], [tr("Cut after {most:,} characters.", most=MOST_CHARS)]

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gpu.words import Button, CardContent
+from app.language import tr
 from app.theme.menus import ARROW
 from app.theme.sheet import restyle
 from app.theme.widgets import button_text, caption, clear, fill, menu_text, named, say, tip
@@ -57,7 +58,8 @@ class Buttons(QWidget):
             (last if last.isEnabled() else self).setFocus()
 
     def _menu(self, buttons: tuple[Button, ...]) -> QPushButton:
-        made = named(QPushButton(f"More{ARROW}", self), f"{self._prefix}.more", title="More", kind="quiet")
+        made = QPushButton(f"{tr('More')}{ARROW}", self)
+        named(made, f"{self._prefix}.more", title=tr("More"), kind="quiet")
         menu = QMenu(made, toolTipsVisible=True)
         for button in buttons:
             action = menu.addAction(menu_text(button.title))
@@ -107,7 +109,7 @@ class PackCard(QFrame):
         self.title = named(QLabel(wordWrap=True), "gpu.card.title", role="figure")
         self.caption = _words("gpu.card.caption")
         self.details = _words("gpu.card.details")
-        self.bar = ProgressBar("Progress of the GPU pack")
+        self.bar = ProgressBar(tr("Progress of the GPU pack"))
         self.buttons = Buttons("gpu.card")
         self.buttons.pressed.connect(self._on_pressed)
         words = fill(QVBoxLayout(), self.title, self.caption, self.details, spacing=2)

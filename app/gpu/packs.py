@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
 from app.gpu.pace import DownloadPace
+from app.language import tr
 from engine.protocol import PackProgress, PackResult, PackStatus, decode_pack_report
 
 log = logging.getLogger(__name__)
@@ -126,12 +127,13 @@ class Packs(QObject):
 
         def ended(end: End) -> None:
             if end.ok and not self._known:
-                end = End(False, "The GPU pack's command stopped (exit code 0).")
+                end = End(False, tr("The GPU pack's command stopped (exit code 0)."))
             self._running = None
             done(self._result or PackResult(ok=end.ok, sentence=end.sentence))
 
         self._result, self._known = None, False
-        run = LineCommand(self._command, [*arguments, "--json"], decode_pack_report, "The GPU pack's command", self)
+        name = tr("The GPU pack's command")
+        run = LineCommand(self._command, [*arguments, "--json"], decode_pack_report, name, self)
         self._running = run.heard(self._on_report, ended)
 
     def _on_report(self, report: PackStatus | PackProgress | PackResult) -> None:

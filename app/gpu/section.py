@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWi
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import CardContent
+from app.language import tr
 from app.theme.widgets import caption, fill, named, say
 from app.words import size
 from engine.protocol import PackStatus
@@ -23,24 +24,24 @@ class PackSection(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        head = named(QLabel("GPU pack"), role="section")
+        head = named(QLabel(tr("GPU pack")), role="section")
         head.setContentsMargins(0, 16, 0, 0)
         self.title = named(QLabel(), "gpu.section.title")
         self.caption = caption(name="gpu.section.caption")
-        self.bar = ProgressBar("Progress of the GPU pack, in Settings")
+        self.bar = ProgressBar(tr("Progress of the GPU pack, in Settings"))
         self.buttons = Buttons("gpu.section")
         self.buttons.pressed.connect(self.acted)
         self.folder = caption(name="gpu.section.folder")
-        self.open = QPushButton("Open folder")
-        self.open.setAccessibleName("Open the folder of the GPU pack")
+        self.open = QPushButton(tr("Open folder"))
+        self.open.setAccessibleName(tr("Open the folder of the GPU pack"))
         self.open.clicked.connect(self._open_folder)
         self.old = caption(name="gpu.section.old")
-        self.remove_old = QPushButton("Remove them")
-        named(self.remove_old, "gpu.section.remove_old", title="Remove the GPU packs of earlier versions")
+        self.remove_old = QPushButton(tr("Remove them"))
+        named(self.remove_old, "gpu.section.remove_old", title=tr("Remove the GPU packs of earlier versions"))
         self.remove_old.clicked.connect(lambda: self.acted.emit("remove_old"))
         column = fill(QVBoxLayout(self), head, _line(self._words(), self.buttons), self.bar, margins=0, spacing=10)
-        self._place = _holder(_named("Folder", self.folder), self.open)
-        self._earlier = _holder(_named("Packs of earlier versions", self.old), self.remove_old)
+        self._place = _holder(_named(tr("Folder"), self.folder), self.open)
+        self._earlier = _holder(_named(tr("Packs of earlier versions"), self.old), self.remove_old)
         fill(column, self._place, self._earlier)
         self.bar.hide()
 

@@ -6,35 +6,36 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from app.gpu.packs import Action
+from app.language import tr
 from app.words import size
 from engine.protocol import PackProgress, PackStage, PackStatus
 
 Waiting = Literal["", "answer", "engine"]
 """Event that an installed pack waits for before it is used: the end of an answer, the engine's start."""
 _STAGES: dict[PackStage, str] = {
-    "checking": "checking",
-    "downloading": "downloading",
-    "installing": "installing",
-    "testing": "testing it on the GPU",
+    "checking": tr("checking"),
+    "downloading": tr("downloading"),
+    "installing": tr("installing"),
+    "testing": tr("testing it on the GPU"),
 }
 _KINDS = {"cuda13": "CUDA 13", "cuda12": "CUDA 12", "rocm": "ROCm"}
 _FAILED: dict[Action, str] = {
-    "install": "The GPU pack could not be installed",
-    "repair": "The GPU pack could not be repaired",
-    "test": "The GPU pack does not work",
-    "remove": "The GPU pack could not be removed",
-    "remove_old": "The packs of earlier versions could not be removed",
+    "install": tr("The GPU pack could not be installed"),
+    "repair": tr("The GPU pack could not be repaired"),
+    "test": tr("The GPU pack does not work"),
+    "remove": tr("The GPU pack could not be removed"),
+    "remove_old": tr("The packs of earlier versions could not be removed"),
 }
 _STOPPED: dict[Action, str] = {
-    "install": "The GPU pack is not installed yet",
-    "repair": "The GPU pack is not repaired yet",
-    "test": "The GPU pack is not tested yet",
-    "remove": "The GPU pack is not removed yet",
-    "remove_old": "The packs of earlier versions are not removed yet",
+    "install": tr("The GPU pack is not installed yet"),
+    "repair": tr("The GPU pack is not repaired yet"),
+    "test": tr("The GPU pack is not tested yet"),
+    "remove": tr("The GPU pack is not removed yet"),
+    "remove_old": tr("The packs of earlier versions are not removed yet"),
 }
 
 
-_STEPPED: dict[Action, str] = {"install": "Making Kvasir fast", "repair": "Repairing the GPU pack"}
+_STEPPED: dict[Action, str] = {"install": tr("Making Kvasir fast"), "repair": tr("Repairing the GPU pack")}
 """The actions that go through the stages and can be stopped."""
 _SHOWN = ("install", "repair", "test")
 """The actions that the card follows too; the rest happens in Settings, where it was asked for."""
@@ -113,14 +114,19 @@ def card(s: Situation) -> CardContent | None:
     if s.paused in _SHOWN:
         return _paused(s)
     if s.done:
-        return CardContent("done", f"Kvasir now computes on {s.device}", buttons=(Button("close", "Close"),))
+        return CardContent(
+            "done", tr("Kvasir now computes on {device}", device=s.device), buttons=(Button("close", tr("Close")),)
+        )
     status = s.status
     if status is not None and s.cpu:
         if status.state in ("installed", "broken"):
             return _unused(s, status)
         if status.gpu and status.kind and not status.refused:
             return _offer(status)
-    return CardContent(f"notice {s.notice}", s.notice, buttons=(Button("close", "Close"),)) if s.notice else None
+    if not s.notice:
+        return None
+    key = f"notice {s.notice}"  # not shown
+    return CardContent(key, s.notice, buttons=(Button("close", tr("Close")),))
 
 
 def section(s: Situation) -> CardContent:
@@ -130,31 +136,34 @@ def section(s: Situation) -> CardContent:
     status = s.status
     if status is None:
         if not s.trouble:
-            return CardContent("", "Looking for a GPU")
-        return CardContent("", "Not known", s.trouble, buttons=(Button("check", "Look again"),))
+            return CardContent("", tr("Looking for a GPU"))
+        return CardContent("", tr("Not known"), s.trouble, buttons=(Button("check", tr("Look again")),))
     content = _state(s, status)
     if s.failed:
-        return content._replace(title=f"{_FAILED[s.failed]}", caption=s.failure, tone="bad")
+        return content._replace(title=_FAILED[s.failed], caption=s.failure, tone="bad")
     return content
 
 
 def removal(status: PackStatus) -> str:
     """Question that is asked before a pack is removed."""
-    return (
-        f"Remove the GPU pack ({size(status.disk_bytes)}){', those of earlier versions too' if status.others else ''}? "
+    question = tr("Remove the GPU pack ({size})?", size=size(status.disk_bytes))
+    if status.others:
+        question = tr("Remove the GPU pack ({size}), those of earlier versions too?", size=size(status.disk_bytes))
+    then = tr(
         "The engine then computes on the processor, more slowly. "
         "Chats, models and settings stay, and the pack can be downloaded again."
     )
+    return f"{question} {then}"
 
 
 def offer_key(status: PackStatus) -> str:
     """The key of the offer for this GPU."""
-    return f"offer {status.gpu}"
+    return f"offer {status.gpu}"  # not shown
 
 
 def facts(status: PackStatus) -> str:
     """The GPU and what serves it: "NVIDIA GeForce RTX 4090, driver 580.95, CUDA 13"."""
-    driver = f"driver {status.driver}" if status.driver else ""
+    driver = tr("driver {version}", version=status.driver) if status.driver else ""
     return ", ".join(part for part in (status.gpu, driver, kind(status)) if part)
 
 
@@ -162,44 +171,55 @@ def _short_of_space(status: PackStatus) -> str:
     needed = max(status.needed_bytes, status.disk_bytes)
     if status.free_bytes >= needed:
         return ""
-    return f"It needs {size(needed)}, and {size(status.free_bytes)} are free. Make room, then look again."
+    free = size(status.free_bytes)
+    return tr("It needs {needed}, and {free} are free. Make room, then look again.", needed=size(needed), free=free)
 
 
 def _space(status: PackStatus) -> str:
-    download = f"{size(status.download_bytes)} to download" if status.download_bytes else ""
-    disk = f"{size(status.disk_bytes)} on the disk, where {size(status.free_bytes)} are free"
+    download = tr("{size} to download", size=size(status.download_bytes)) if status.download_bytes else ""
+    taken, free = size(status.disk_bytes), size(status.free_bytes)
+    disk = tr("{size} on the disk, where {free} are free", size=taken, free=free)
     return " · ".join(part for part in (download, disk if status.disk_bytes else "") if part)
 
 
 def _offer(status: PackStatus) -> CardContent:
     short, partial = _short_of_space(status), status.state == "partial"
-    start = Button("check", "Look again") if short else Button("install", "Go on" if partial else "Make it fast", True)
-    about = "The engine computes on the processor now. A GPU pack, downloaded once, lets it use the GPU."
+    start = Button("check", tr("Look again"))
+    if not short:
+        start = Button("install", tr("Go on") if partial else tr("Make it fast"), True)
+    about = tr("The engine computes on the processor now. A GPU pack, downloaded once, lets it use the GPU.")
+    faster = tr("Kvasir can be much faster on your {gpu}", gpu=status.gpu)
+    then = tr(
+        "It goes to {folder} and nowhere else; chats, models and settings stay as they are. It can be stopped at any "
+        "time and continues from there. Settings removes it again, and installs it from a file where there is no "
+        "network.",
+        folder=status.folder,
+    )
     return CardContent(
         key=offer_key(status),
-        title="The GPU pack is not complete yet" if partial else f"Kvasir can be much faster on your {status.gpu}",
+        title=tr("The GPU pack is not complete yet") if partial else faster,
         caption=short or _space(status),
-        buttons=(Button("details", "Details"), Button("dismiss", "Not now"), start),
-        details=f"{about} {facts(status)}. It goes to {status.folder} and nowhere else; chats, models and "
-        "settings stay as they are. It can be stopped at any time and continues from there. Settings removes it again, "
-        "and installs it from a file where there is no network.",
+        buttons=(Button("details", tr("Details")), Button("dismiss", tr("Not now")), start),
+        details=f"{about} {facts(status)}. {then}",
     )
 
 
 def _progress(s: Situation) -> CardContent:
     progress = s.progress
     if s.action not in _STEPPED:
-        title = "Testing the GPU pack" if s.action == "test" else "Removing"
+        title = tr("Testing the GPU pack") if s.action == "test" else tr("Removing")
         caption = progress.sentence if progress is not None else ""
         return CardContent("progress", title, caption, fraction=0.0 if progress is None else _share(progress))
     verb = _STEPPED[s.action]
-    buttons = (Button("cancel", "Cancel"), Button("pause", "Pause"))
+    buttons = (Button("cancel", tr("Cancel")), Button("pause", tr("Pause")))
     if progress is None:
-        return CardContent("progress", verb, "Starting", fraction=0.0, buttons=buttons)
-    place = 1 + list(_STAGES).index(progress.stage)
+        return CardContent("progress", verb, tr("Starting"), fraction=0.0, buttons=buttons)
+    place, count = 1 + list(_STAGES).index(progress.stage), len(_STAGES)
     return CardContent(
         "progress",
-        f"{verb}: {_STAGES[progress.stage]} ({place} of {len(_STAGES)})",
+        tr(
+            "{doing}: {stage} ({place} of {count})", doing=verb, stage=_STAGES[progress.stage], place=place, count=count
+        ),
         _pace(s, progress) or progress.sentence,
         fraction=_share(progress),
         buttons=buttons,
@@ -213,41 +233,42 @@ def _share(progress: PackProgress) -> float:
 def _pace(s: Situation, progress: PackProgress) -> str:
     if progress.stage != "downloading":
         return ""
-    of = f" of {size(progress.total)}" if progress.total else ""
+    done = size(progress.done)
+    if progress.total:
+        done = tr("{done} of {total}", done=done, total=size(progress.total))
     rate = f"{size(s.rate)}/s" if s.rate else ""
-    left = f"{duration(s.left)} left" if s.left is not None else ""
-    return " · ".join(part for part in (f"{size(progress.done)}{of}", rate, left) if part)
+    left = tr("{duration} left", duration=duration(s.left)) if s.left is not None else ""
+    return " · ".join(part for part in (done, rate, left) if part)
 
 
 def _waiting(s: Situation) -> CardContent:
     if s.waiting == "engine":
-        return CardContent("waiting", "The engine is starting again", s.done)
+        return CardContent("waiting", tr("The engine is starting again"), s.done)
     return CardContent(
         "waiting",
-        "The engine starts again when the answer is finished",
+        tr("The engine starts again when the answer is finished"),
         s.done,
-        buttons=(Button("now", "Start it now"),),
+        buttons=(Button("now", tr("Start it now")),),
     )
 
 
 def _failed(s: Situation) -> CardContent:
     broken = s.failed == "test" or (s.status is not None and s.status.state == "broken" and s.failed != "repair")
-    again = Button("repair", "Repair", True) if broken else Button("again", "Try again", True)
+    again = Button("repair", tr("Repair"), True) if broken else Button("again", tr("Try again"), True)
     return CardContent(
         "failed",
         _FAILED[s.failed],
         s.failure,
         tone="bad",
-        buttons=(Button("settings", "Details"), Button("close", "Close"), again),
+        buttons=(Button("settings", tr("Details")), Button("close", tr("Close")), again),
     )
 
 
 def _paused(s: Situation) -> CardContent:
     missing = s.status.download_bytes if s.status is not None and s.status.state == "partial" else 0
-    caption = f"Stopped. {size(missing)} are still to download; what is there stays." if missing else "Stopped."
-    return CardContent(
-        "paused", _STOPPED[s.paused], caption, buttons=(Button("close", "Later"), Button("again", "Go on", True))
-    )
+    left = tr("Stopped. {size} are still to download; what is there stays.", size=size(missing))
+    buttons = Button("close", tr("Later")), Button("again", tr("Go on"), True)
+    return CardContent("paused", _STOPPED[s.paused], left if missing else tr("Stopped."), buttons=buttons)
 
 
 def _unused(s: Situation, status: PackStatus) -> CardContent | None:
@@ -255,36 +276,40 @@ def _unused(s: Situation, status: PackStatus) -> CardContent | None:
     if not reason:
         return None
     there = status.state == "installed"
-    act = Button("test", "Test it again", True) if there else Button("repair", "Repair", True)
+    act = Button("test", tr("Test it again"), True) if there else Button("repair", tr("Repair"), True)
     return CardContent(
-        f"reason {reason}",
-        "The GPU pack is not in use" if there else "The GPU pack does not work",
+        f"reason {reason}",  # not shown
+        tr("The GPU pack is not in use") if there else tr("The GPU pack does not work"),
         reason,
-        buttons=(Button("settings", "Details"), Button("dismiss", "Not now"), act),
+        buttons=(Button("settings", tr("Details")), Button("dismiss", tr("Not now")), act),
     )
 
 
 def _state(s: Situation, status: PackStatus) -> CardContent:
     """The section while nothing runs."""
-    test, repair, remove = Button("test", "Test"), Button("repair", "Repair"), Button("remove", "Remove…")
+    test = Button("test", tr("Test", "the verb on a button"))
+    repair, remove = Button("repair", tr("Repair")), Button("remove", tr("Remove…"))
     if status.state == "installed":
         if status.active and not s.cpu:
-            return CardContent("", "In use", facts(status), buttons=(repair, remove))
+            return CardContent("", tr("In use"), facts(status), buttons=(repair, remove))
         caption = s.notice or status.reason or status.refused or facts(status)
-        return CardContent("", "Installed, not in use", caption, buttons=(test, repair, remove))
+        return CardContent("", tr("Installed, not in use"), caption, buttons=(test, repair, remove))
     if status.state == "broken":
         return CardContent(
-            "", "Does not work", s.notice or status.reason or facts(status), "bad", buttons=(repair, remove)
+            "", tr("Does not work"), s.notice or status.reason or facts(status), "bad", buttons=(repair, remove)
         )
-    file = Button("file", "Install from a file…")
+    file = Button("file", tr("Install from a file…"))
     if status.refused or not status.kind:
-        reason = status.refused or "No GPU was found that a pack would serve."
-        return CardContent("", "None", reason, buttons=(remove,) if status.state == "partial" else ())
-    caption = f"{facts(status)}. {_short_of_space(status) or _space(status) + '.'}"
-    install = Button("install", "Go on" if status.state == "partial" else "Install", why_not=_short_of_space(status))
+        reason = status.refused or tr("No GPU was found that a pack would serve.")
+        return CardContent(
+            "", tr("None", "no GPU pack"), reason, buttons=(remove,) if status.state == "partial" else ()
+        )
+    short = _short_of_space(status)
+    caption = f"{facts(status)}. {short or _space(status) + '.'}"
+    install = Button("install", tr("Go on") if status.state == "partial" else tr("Install"), why_not=short)
     if status.state == "partial":
-        return CardContent("", "Not complete", caption, buttons=(install, file, remove))
+        return CardContent("", tr("Not complete"), caption, buttons=(install, file, remove))
     if status.former:
-        caption = f"A pack of an earlier version is in use. That of this version: {caption}"
-        return CardContent("", "There is a newer one", caption, buttons=(install, file, remove))
-    return CardContent("", "Not installed", caption, buttons=(install, file))
+        caption = tr("A pack of an earlier version is in use. That of this version: {facts}", facts=caption)
+        return CardContent("", tr("There is a newer one"), caption, buttons=(install, file, remove))
+    return CardContent("", tr("Not installed"), caption, buttons=(install, file))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from app.models.words import licence
+from app.language import known, tr
+from app.models.words import licence, parameters
 from app.proposers import offered
 from app.words import size
-from engine.base.sizes import billions
 from engine.protocol import CuratedModel, DraftOffer, Recommendation
 
 VERDICTS = {
-    "fits": ("runs well here", "good"),
-    "tight": ("runs", "warn"),
-    "too large": ("too large", "mute"),
+    "fits": (tr("runs well here"), "good"),
+    "tight": (tr("runs"), "warn"),
+    "too large": (tr("too large"), "mute"),
     "": ("", "mute"),
 }
 """The word for a verdict, and its tone."""
@@ -25,23 +25,24 @@ def short_name(model: CuratedModel) -> str:
 def about(model: CuratedModel) -> str:
     """Strengths of the model, and its figures below them."""
     facts = (
-        f"{billions(model.parameters)} parameters" if model.parameters else "",
+        tr("{number} parameters", number=parameters(model.parameters)) if model.parameters else "",
         "" if model.format == "safetensors" else model.variant,
         size(model.bytes) if model.bytes else "",
-        f"context {model.context >> 10}k" if model.context else "",
+        tr("context {tokens}k", tokens=model.context >> 10) if model.context else "",
         licence(model.licence),
-        "built-in speculative decoding" if model.draft is not None and not model.draft.repository else "",
+        tr("built-in speculative decoding") if model.draft is not None and not model.draft.repository else "",
     )
-    return f"{model.about}\n{' · '.join(filter(None, facts))}"
+    return f"{known(model.about)}\n{' · '.join(filter(None, facts))}"
 
 
 def verdict(each: Recommendation) -> str:
     """The figures behind the word."""
     if not each.verdict:
         return ""
-    takes = f"It takes about {size(each.need)} with a chat of the usual length."
-    speed = f" Memory allows about {each.fastest:.2g} tokens a second without speculation." if each.fastest else ""
-    return f"{each.sentence or takes + speed}\nEstimated from its size; a search shows what its files take."
+    said = [each.sentence or tr("It takes about {size} with a chat of the usual length.", size=size(each.need))]
+    if each.fastest and not each.sentence:
+        said.append(tr("Memory allows about {rate:.2g} tokens a second without speculation.", rate=each.fastest))
+    return f"{' '.join(said)}\n{tr('Estimated from its size; a search shows what its files take.')}"
 
 
 def with_draft(each: Recommendation) -> str:
@@ -50,14 +51,14 @@ def with_draft(each: Recommendation) -> str:
     if draft is None or not draft.repository:
         return ""
     held = f" ({size(draft.bytes)})" if draft.bytes else ""
-    return f"with its {offered(draft.kind)}, {draft.repository}{held}"
+    return tr("with its {drafter}, {repository}", drafter=offered(draft.kind), repository=draft.repository) + held
 
 
 def offer(each: DraftOffer) -> str:
     """Kind and size of an offered draft, and the acceptance from which on it pays."""
     facts = [offered(each.kind), size(each.bytes) if each.bytes else ""]
     if each.cost >= 1:
-        facts.append("reads more than the model itself")
+        facts.append(tr("reads more than the model itself"))
     elif each.cost:
-        facts.append(f"pays when more than {100 * each.cost:.0f} % of its tokens are accepted")
+        facts.append(tr("pays when more than {share:.0f} % of its tokens are accepted", share=100 * each.cost))
     return " · ".join(filter(None, facts))

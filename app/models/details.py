@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language import tr
 from app.link.calls import PendingCall
 from app.models import words
 from app.models.rows import back_button
@@ -31,7 +32,7 @@ from engine.protocol import Error, ModelDetails, StoredModel, TextTokens
 
 _TYPED_MS = 150
 """Without a key, after which the text is sent to the tokenizer."""
-_EXAMPLE = "Kvasir was made of the wisdom of gods, and knew an answer to every question."
+_EXAMPLE = tr("Kvasir was made of the wisdom of gods, and knew an answer to every question.")
 
 
 class DetailsView(QWidget):
@@ -51,14 +52,14 @@ class DetailsView(QWidget):
         self.title = ElidedLabel("", "figure")
         self.said = caption(name="models.details.said")
         self._facts = fill(QGridLayout(), spacing=(16, 4), wide=1)
-        self.text = _text("models.details.text", "A text for the tokenizer", read_only=False)
-        self.text.setPlaceholderText("Type a text to see its tokens.")
+        self.text = _text("models.details.text", tr("A text for the tokenizer"), read_only=False)
+        self.text.setPlaceholderText(tr("Type a text to see its tokens."))
         self.text.textChanged.connect(self._on_typed)
         self.count = caption(name="models.details.count")
-        self.pieces = named(QTextEdit(readOnly=True), "models.details.pieces", title="Tokens of the text")
-        self.template = _text("models.details.template", "Chat template")
+        self.pieces = named(QTextEdit(readOnly=True), "models.details.pieces", title=tr("Tokens of the text"))
+        self.template = _text("models.details.template", tr("Chat template"))
         self.template.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self.metadata = named(QTableWidget(0, 2), "models.details.metadata", title="Metadata")
+        self.metadata = named(QTableWidget(0, 2), "models.details.metadata", title=tr("Metadata"))
         self.metadata.verticalHeader().hide()
         self.metadata.horizontalHeader().hide()
         self.metadata.horizontalHeader().setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
@@ -78,9 +79,9 @@ class DetailsView(QWidget):
         self._inside = QWidget()
         inside = fill(QVBoxLayout(self._inside), self._facts, margins=0, spacing=8)
         for title, widgets in (
-            ("Tokenizer", (self.text, self.count, self.pieces)),
-            ("Chat template", (self.template,)),
-            ("Metadata", (self.metadata,)),
+            (tr("Tokenizer"), (self.text, self.count, self.pieces)),
+            (tr("Chat template"), (self.template,)),
+            (tr("Metadata"), (self.metadata,)),
         ):
             label = named(QLabel(title), role="section")
             inside.addSpacing(6)
@@ -109,7 +110,7 @@ class DetailsView(QWidget):
         self.close_model()
         self._path = model.path
         self.title.setText(model.name)
-        self._say("Reading its headers…")
+        self._say(tr("Reading its headers…"))
         self._inside.hide()
         self._library.details.ask(model.path)
 
@@ -139,7 +140,7 @@ class DetailsView(QWidget):
             shown = caption(value)
             set_role(shown, "")
             self._facts.addWidget(shown, row, 1)
-        self.template.setPlainText(found.template or "It brings no chat template.")
+        self.template.setPlainText(found.template or tr("It brings no chat template."))
         self._fit_template()
         self.metadata.setRowCount(len(found.metadata))
         for row, pair in enumerate(found.metadata):
@@ -168,7 +169,8 @@ class DetailsView(QWidget):
     def _on_tokens(self, found: TextTokens) -> None:
         self._tokens = found
         text = self.text.toPlainText()
-        self.count.setText(f"{len(found.tokens):,} tokens of {len(text):,} characters")
+        counts = {"tokens": len(found.tokens), "characters": len(text)}
+        self.count.setText(tr("{tokens:,} tokens of {characters:,} characters", **counts))
         hues = [self._theme.tint(hue, 0.3, "raised") for hue in ("accent", "good", "warn", "bad")]
         mute, small = self._theme.tokens.mute, self._theme.px(CAPTION_PX - 2)
         body = "".join(

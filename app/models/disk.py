@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QMessageBox, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.words import Button
+from app.language import tr
 from app.models import words
 from app.models.rows import Row
 from app.models.state.library import ModelLibrary
@@ -32,8 +33,8 @@ class DiskView(QWidget):
         self._shown: object = None
         """State that the rows show."""
         self.total = caption(name="models.disk.total")
-        self.add = QPushButton("Add a folder…")
-        named(self.add, "models.disk.add", tooltip="Look for models in another folder, and below it.")
+        self.add = QPushButton(tr("Add a folder…"))
+        named(self.add, "models.disk.add", tooltip=tr("Look for models in another folder, and below it."))
         self.add.clicked.connect(self._add_folder)
         head = fill(QHBoxLayout(), (self.total, 1), self.add)
         self._column = fill(QVBoxLayout(self), head, margins=(0, 0, 6, 0), spacing=8)
@@ -64,50 +65,53 @@ class DiskView(QWidget):
             rows[f"models.disk.download.{each.id}"].show_about(words.download(each))
         taken = sum(model.bytes for model in library.stored) + sum(each.done for each in coming)
         taken += sum(left.bytes for left in library.leftovers)
-        self.total.setText(f"{size(taken)} of models, downloads and kept weights on this machine.")
+        self.total.setText(tr("{size} of models, downloads and kept weights on this machine.", size=size(taken)))
 
     def _fill(self, coming: list[Download]) -> None:
         library = self._library
         clear(self._list)
         self.rows = []
-        self._section("Folders")
+        self._section(tr("Folders"))
         for folder in library.folders:
             self._folder(folder)
-        self._section("Models")
+        self._section(tr("Models"))
         for model in sorted(library.stored, key=lambda model: -model.bytes):
             self._model(model)
         if coming:
-            self._section("Unfinished downloads")
+            self._section(tr("Unfinished downloads"))
         for download in coming:
-            cancel = (Button("cancel", "Delete"),)
+            cancel = (Button("cancel", tr("Delete")),)
             title = f"{download.repository}  {download.variant}"
             self._row(f"download.{download.id}", title, words.download(download), cancel, self._canceller(download.id))
         if library.leftovers:
-            self._section("Kept for the next load, and broken off")
+            self._section(tr("Kept for the next load, and broken off"))
         for left in library.leftovers:
-            about = "weights quantised by a load" if left.cached else "it was broken off, and is not finished"
+            kept, broken = tr("weights quantised by a load"), tr("it was broken off, and is not finished")
             self._row(
                 f"leftover.{Path(left.path).name}",
                 left.name,
-                f"{size(left.bytes)} · {about}",
-                (Button("delete", "Delete"),),
+                f"{size(left.bytes)} · {kept if left.cached else broken}",
+                (Button("delete", tr("Delete")),),
                 self._deleter(left.path),
             )
 
     def _folder(self, folder: ModelFolder) -> None:
-        away = "" if folder.there else "It is not there."
+        away = "" if folder.there else tr("It is not there.")
         buttons = (
-            (Button("move", "Move all to another folder…", why_not=away),)
+            (Button("move", tr("Move all to another folder…"), why_not=away),)
             if folder.store
-            else (Button("remove", "Look here no more"), Button("downloads", "Download models to it", why_not=away))
+            else (
+                Button("remove", tr("Look here no more")),
+                Button("downloads", tr("Download models to it"), why_not=away),
+            )
         )
         row = self._row(f"folder.{folder.path}", folder.path, words.folder(folder), buttons, self._for_folder(folder))
-        row.show_badge("downloads" if folder.store else "", "mute")
+        row.show_badge(tr("downloads") if folder.store else "", "mute")
         if not folder.there:
             set_role(row.about, "warn")
 
     def _model(self, model: StoredModel) -> None:
-        why = "It is loaded." if model.path == self._loaded else ""
+        why = tr("It is loaded.") if model.path == self._loaded else ""
         buttons = words.removal(model, why)
         row = self._row(
             f"model.{model.name}", model.name, words.stored(model), buttons, lambda _: self.delete_asked.emit(model)
@@ -144,23 +148,26 @@ class DiskView(QWidget):
         return act
 
     def _add_folder(self) -> None:
-        if chosen := QFileDialog.getExistingDirectory(self.window(), "Look for models in"):
+        if chosen := QFileDialog.getExistingDirectory(self.window(), tr("Look for models in")):
             self._library.change_folders("add", chosen)
 
     def _move(self, folder: ModelFolder) -> None:
-        chosen = QFileDialog.getExistingDirectory(self.window(), "Move all models to an empty folder")
+        chosen = QFileDialog.getExistingDirectory(self.window(), tr("Move all models to an empty folder"))
         if not chosen:
             return
-        question = (
-            f"Move {size(folder.bytes)} from {folder.path} to {chosen}? Every file is copied and compared before the "
-            "first one is deleted. Load no model meanwhile."
+        question = tr(
+            "Move {size} from {source} to {target}? Every file is copied and compared before the first one is "
+            "deleted. Load no model meanwhile.",
+            size=size(folder.bytes),
+            source=folder.path,
+            target=chosen,
         )
         ask(
             self.window(),
             "models.disk.move",
-            "Move the models",
+            tr("Move the models"),
             question,
-            "Move",
+            tr("Move"),
             lambda: self._library.change_folders("move_to", chosen),
             QMessageBox.ButtonRole.AcceptRole,
         )

@@ -9,13 +9,14 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
+from app.language import tr
 from app.models import advice
 from app.models.state import getting
 from app.theme.sheet import set_role
 from app.theme.widgets import ElidedLabel, as_written, caption, fill, named
 from engine.protocol import Download, DraftOffer
 
-NOTHING = (
+NOTHING = tr(
     "No draft model or heads for it are on this machine. N-grams and some of its own layers draft for it without any."
 )
 
@@ -35,7 +36,7 @@ class DraftList(QWidget):
         """Drafts to download, with their buttons."""
         self._column = fill(QVBoxLayout(self), margins=0, spacing=8)
         if offers is None or isinstance(offers, str):
-            said = caption(offers or "Checking what can draft for it…")
+            said = caption(offers or tr("Checking what can draft for it…"))
             set_role(said, "bad" if offers else "caption")
             self._column.addWidget(said)
             return
@@ -49,7 +50,7 @@ class DraftList(QWidget):
         downloads = list(downloads)
         for offer, buttons in self._fetched:
             at = getting.place(offer.repository, offer.variant, (), downloads)
-            buttons.show_buttons((getting.button(at, "", "Download"),))
+            buttons.show_buttons((getting.button(at, "", tr("Download")),))
 
     def _add(self, offer: DraftOffer) -> None:
         line = fill(QHBoxLayout(), spacing=12)
@@ -60,7 +61,7 @@ class DraftList(QWidget):
             self._fetched.append((offer, buttons))
             buttons.pressed.connect(lambda _: self.get_asked.emit(offer.repository, offer.variant, True))
         else:
-            buttons.show_buttons((Button("load", "Load with it"),))
+            buttons.show_buttons((Button("load", tr("Load with it")),))
             buttons.pressed.connect(lambda _: self.load_asked.emit(offer.path))
         fill(line, (lines, 1), (buttons, 0, Qt.AlignmentFlag.AlignVCenter))
         self._column.addLayout(line)

@@ -9,22 +9,23 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle, fill, menu_text, named, tip
 from engine.protocol import ModelFormat
 from engine.protocol.operations import SearchModels
 
 SIZES = (
-    ("any size", ""),
-    ("up to 2B", "-2B"),
-    ("2B to 5B", "2B-5B"),
-    ("5B to 10B", "5B-10B"),
-    ("10B to 20B", "10B-20B"),
-    ("20B to 40B", "20B-40B"),
-    ("over 40B", "40B-"),
+    (tr("any size"), ""),
+    (tr("up to 2B"), "-2B"),
+    (tr("2B to 5B"), "2B-5B"),
+    (tr("5B to 10B"), "5B-10B"),
+    (tr("10B to 20B"), "10B-20B"),
+    (tr("20B to 40B"), "20B-40B"),
+    (tr("over 40B"), "40B-"),
 )
 LICENCES = (
-    ("any licence", ""),
+    (tr("any licence"), ""),
     *((name, name) for name in ("apache-2.0", "mit", "gemma", "llama3.1", "llama3.2", "llama3.3", "other")),
 )
 """Licences that models in use have most, as the hub writes them."""
@@ -68,15 +69,15 @@ class Filters(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.sizes = FilterButton("Parameters", "models.filter.size", SIZES)
-        self.licence = FilterButton("Licence", "models.filter.licence", LICENCES)
+        self.sizes = FilterButton(tr("Parameters"), "models.filter.size", SIZES)
+        self.licence = FilterButton(tr("Licence"), "models.filter.licence", LICENCES)
         self.author = QLineEdit()
-        named(self.author, "models.filter.author", title="Publisher")
-        named(self.author, placeholderText="Publisher, e.g. Qwen", clearButtonEnabled=True)
-        self.fits = named(Toggle(theme), "models.filter.fits", title="Fits this machine")
-        fits = named(QLabel("fits this machine"), role="caption")
+        named(self.author, "models.filter.author", title=tr("Publisher"))
+        named(self.author, placeholderText=tr("Publisher, e.g. Qwen"), clearButtonEnabled=True)
+        self.fits = named(Toggle(theme), "models.filter.fits", title=tr("Fits this machine"))
+        fits = named(QLabel(tr("fits this machine")), role="caption")
         for widget in (self.fits, fits):
-            widget.setToolTip(tip("Only models that fit into what is free now when they are packed in 4 bits."))
+            widget.setToolTip(tip(tr("Only models that fit into what is free now when they are packed in 4 bits.")))
         fill(QHBoxLayout(self), self.sizes, self.licence, (self.author, 1), fits, self.fits, margins=0, spacing=8)
         self.sizes.changed.connect(self.changed)
         self.licence.changed.connect(self.changed)

@@ -8,13 +8,14 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFileDialog, QGridLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QWidget
 
+from app.language import tr
 from app.models import make_words
 from app.models.make_words import FORMATS
 from app.theme.sheet import restyle
 from app.theme.widgets import FocusFirst, Segments, caption, fill, named, say
 from engine.protocol import StoredModel
 
-_TEXT = "Calibration text"
+_TEXT = tr("Calibration text")
 _GGUF = [key for key in FORMATS if key.startswith("gguf-")]
 
 
@@ -30,31 +31,31 @@ class MakeForm(FocusFirst):
         self.model = model
         self.to = next(iter(FORMATS))
         plain = {key: each.title for key, each in FORMATS.items() if key not in _GGUF}
-        self.formats = Segments("Format", [*plain, "gguf"], [*plain.values(), "GGUF"], "models.make.format")
+        self.formats = Segments(tr("Format"), [*plain, "gguf"], [*plain.values(), "GGUF"], "models.make.format")
         self.formats.chosen.connect(lambda key: self.choose(_GGUF[0] if key == "gguf" else key))
         titles = [FORMATS[key].title.removeprefix("GGUF ") for key in _GGUF]
-        self.types = Segments("Type of GGUF", _GGUF, titles, "models.make.type")
+        self.types = Segments(tr("Type of GGUF"), _GGUF, titles, "models.make.type")
         self.types.chosen.connect(self.choose)
         self.first = self.formats
         self.about = caption(name="models.make.about")
         self.about.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.about.setMinimumHeight(2 * self.about.fontMetrics().lineSpacing())
         self.room = named(QLabel(wordWrap=True), "models.make.size")
-        place = QLabel("Kvasir's models, next to the downloaded ones; the original stays")
+        place = QLabel(tr("Kvasir's models, next to the downloaded ones; the original stays"))
         named(place, "models.make.place", wordWrap=True)
         self.text = QLineEdit()
         self.text.setObjectName("models.make.text")
-        self.text.setPlaceholderText("Kvasir's manual")
-        named(self.text, title="Calibration text: path of a file", clearButtonEnabled=True)
+        self.text.setPlaceholderText(tr("Kvasir's manual"))
+        named(self.text, title=tr("Calibration text: path of a file"), clearButtonEnabled=True)
         self.text.textChanged.connect(lambda: self._say(""))
-        self._browse = QPushButton("Choose…")
-        named(self._browse, "models.make.choose", title="Choose a file of calibration text")
+        self._browse = QPushButton(tr("Choose…"))
+        named(self._browse, "models.make.choose", title=tr("Choose a file of calibration text"))
         self._browse.clicked.connect(self._on_browse)
         self.wrong = named(caption(name="models.make.wrong"), role="bad")
         self.wrong.hide()
-        cancel = named(QPushButton("Cancel"), "models.make.cancel", clicked=self.closed, kind="quiet")
-        self.go = QPushButton("Make")
-        named(self.go, "models.make.go", title=f"Make a smaller model of {model.name}", kind="primary")
+        cancel = named(QPushButton(tr("Cancel")), "models.make.cancel", clicked=self.closed, kind="quiet")
+        self.go = QPushButton(tr("Make"))
+        named(self.go, "models.make.go", title=tr("Make a smaller model of {name}", name=model.name), kind="primary")
         self.go.clicked.connect(self._on_go)
         self._choice = _label(_TEXT)
         self._choice.setMinimumWidth(self._choice.sizeHint().width())  # so that no row moves when it says less
@@ -64,11 +65,11 @@ class MakeForm(FocusFirst):
         last = fill(QHBoxLayout(), (self.wrong, 1), spacing=8)
         last.addStretch()
         fill(last, cancel, self.go)
-        fill(grid, (_label("Format"), 0, 0), (self.formats, 0, 1, Qt.AlignmentFlag.AlignLeft), (self.about, 1, 1))
+        fill(grid, (_label(tr("Format")), 0, 0), (self.formats, 0, 1, Qt.AlignmentFlag.AlignLeft), (self.about, 1, 1))
         fill(grid, (self._choice, 2, 0), (text, 2, 1))
         grid.setRowMinimumHeight(2, self.text.sizeHint().height())
-        grid.addWidget(_label("On the disk"), 3, 0)
-        fill(grid, (self.room, 3, 1), (_label("Goes to"), 4, 0), (place, 4, 1), (last, 5, 0, 1, 2))
+        grid.addWidget(_label(tr("On the disk")), 3, 0)
+        fill(grid, (self.room, 3, 1), (_label(tr("Goes to")), 4, 0), (place, 4, 1), (last, 5, 0, 1, 2))
         self.choose(self.to)
 
     def choose(self, to: str) -> None:
@@ -78,7 +79,7 @@ class MakeForm(FocusFirst):
         self.formats.choose("gguf" if gguf else to)
         self.types.choose(to)
         self.types.setVisible(gguf)
-        self._choice.setText("Type" if gguf else _TEXT)
+        self._choice.setText(tr("Type") if gguf else _TEXT)
         self.about.setText(FORMATS[to].about)
         self.room.setText(make_words.expected(self.model, to))
         for widget in (self.text, self._browse):
@@ -93,7 +94,7 @@ class MakeForm(FocusFirst):
             super().keyPressEvent(event)
 
     def _on_browse(self) -> None:
-        if file := QFileDialog.getOpenFileName(self.window(), "Calibration text")[0]:
+        if file := QFileDialog.getOpenFileName(self.window(), _TEXT)[0]:
             self.text.setText(file)
 
     def _on_go(self) -> None:
@@ -106,7 +107,7 @@ class MakeForm(FocusFirst):
         if there:
             self.asked.emit(self.to, path)
         else:
-            self._say(f"There is no file {text}. Choose another, or leave it empty.")
+            self._say(tr("There is no file {path}. Choose another, or leave it empty.", path=text))
             self.text.setFocus()
 
     def _say(self, sentence: str) -> None:

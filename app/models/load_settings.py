@@ -9,6 +9,7 @@ import msgspec
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.language import figure, known, tr
 from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, UserSettings
 from app.theme.menus import ChoiceButton
@@ -19,8 +20,8 @@ from app.theme.widgets import ElidedLabel, caption, fill, named
 from engine.protocol import OptionSpec
 
 WIDTH_PX, CHOICE_PX = 560, 260
-FOR_ALL = "As for all models"
-ABOUT = "What is set here holds whenever the window loads this model. The rest is as for all models, in Settings."
+FOR_ALL = tr("As for all models")
+ABOUT = tr("What is set here holds whenever the window loads this model. The rest is as for all models, in Settings.")
 
 
 class Offers(NamedTuple):
@@ -50,36 +51,43 @@ class LoadSettingsDialog(QDialog):
     ) -> None:
         """``settings`` are those for all models. ``loaded``: the model is loaded now."""
         super().__init__(parent)
-        named(self, "load-settings", windowTitle=f"Load settings of {name}")
+        title = tr("Load settings of {name}", name=name)
+        named(self, "load-settings", windowTitle=title)
         self._rows = 0
         inside = QWidget()
         self._grid = fill(QGridLayout(inside), margins=(24, 16, 24, 10), spacing=(24, 10), wide=0)
-        self._across(ElidedLabel(f"Load settings of {name}", "title"))
+        self._across(ElidedLabel(title, "title"))
         self._across(caption(ABOUT))
         self.context = WholeNumber(grouped=True)
         self.context.setRange(0, 1_048_576)
         self.context.setSingleStep(1024)
-        self.context.setSpecialValueText(f"{FOR_ALL} ({settings.context:,})" if settings.context else MODEL_MAXIMUM)
+        for_all = f"{FOR_ALL} ({figure(settings.context)})" if settings.context else MODEL_MAXIMUM
+        self.context.setSpecialValueText(for_all)
         named(self.context, "load.context", minimumWidth=CHOICE_PX)
-        self._row("Context length in tokens", self.context)
-        kinds = dict(zip(spec.choices, spec.choice_titles, strict=True)) if (spec := offers.kv_kind) else {}
-        self.kv_kind = self._choice("KV cache precision", "load.kv_kind", kinds, "")
+        self._row(tr("Context length in tokens"), self.context)
+        kinds = dict(zip(spec.choices, map(known, spec.choice_titles), strict=True)) if (spec := offers.kv_kind) else {}
+        self.kv_kind = self._choice(tr("KV cache precision"), "load.kv_kind", kinds, "")
         self.quantise = self._choice(
-            "Quantise 16-bit models on load", "load.quantise", QUANTISE, QUANTISE[settings.quantise]
+            tr("Quantise 16-bit models on load"), "load.quantise", QUANTISE, QUANTISE[settings.quantise]
         )
         devices = {key: device_title(key) for key in offers.devices}
-        self.device = self._choice("Device", "load.device", devices, device_title(settings.device))
-        for_all = "its own" if settings.draft else "none"
-        self.draft = self._choice("Draft model or heads", "load.draft", {"": "None", **offers.drafts}, for_all)
+        self.device = self._choice(tr("Device"), "load.device", devices, device_title(settings.device))
+        for_all = tr("its own") if settings.draft else tr("none", "no draft")
+        self.draft = self._choice(
+            tr("Draft model or heads"), "load.draft", {"": tr("None", "no draft"), **offers.drafts}, for_all
+        )
         presets = {each: each for each in offers.presets}
-        self.preset = self._choice("Preset of new chats", "load.preset", presets, "", "None")
+        self.preset = self._choice(tr("Preset of new chats"), "load.preset", presets, "", tr("None", "no preset"))
         self.show_own(own)
         reset = named(
-            QPushButton("Reset to defaults"), "load.reset", clicked=lambda: self.show_own(ModelSettings()), kind="quiet"
+            QPushButton(tr("Reset to defaults")),
+            "load.reset",
+            clicked=lambda: self.show_own(ModelSettings()),
+            kind="quiet",
         )
-        cancel = named(QPushButton("Cancel"), clicked=self.reject)
-        save = named(QPushButton("Save"), "load.save", clicked=lambda: self._save(False))
-        load = QPushButton("Save and reload" if loaded else "Save and load")
+        cancel = named(QPushButton(tr("Cancel")), clicked=self.reject)
+        save = named(QPushButton(tr("Save")), "load.save", clicked=lambda: self._save(False))
+        load = QPushButton(tr("Save and reload") if loaded else tr("Save and load"))
         named(load, "load.save_and_load", kind="primary")
         load.setDefault(True)
         load.clicked.connect(lambda: self._save(True))

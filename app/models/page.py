@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import model_dialog
+from app.language import tr
 from app.models import words
 from app.models.details import DetailsView
 from app.models.disk import DiskView
@@ -38,11 +39,11 @@ from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named,
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
-LOOKING = "Looking for models on this computer…"
+LOOKING = tr("Looking for models on this computer…")
 _WIDTH = 820
 _HERE, _HUB, _DISK, _OTHER = "here", "hub", "disk", "other"
 _VIEWS = (_HERE, _HUB, _DISK, _OTHER)
-_TITLES = ("On this machine", "Find on Hugging Face", "Disk", "Other servers")
+_TITLES = (tr("On this machine"), tr("Find on Hugging Face"), tr("Disk"), tr("Other servers"))
 
 
 class ModelsPage(FocusFirst):
@@ -65,12 +66,16 @@ class ModelsPage(FocusFirst):
         self._drafting = ""
         """The path of the model below which it is shown what can draft for it."""
         named(self, surface="bg")
-        self.views = Segments("Models", _VIEWS, _TITLES, "models.view")
+        self.views = Segments(tr("Models"), _VIEWS, _TITLES, "models.view")
         self.views.choose(_HERE)
         self.views.chosen.connect(self.show_view)
         self.first = self.views
-        self.add = QPushButton("Add a model…")
-        named(self.add, "models.add", tooltip="Use a model of another folder where it is. You can also drop it here.")
+        self.add = QPushButton(tr("Add a model…"))
+        named(
+            self.add,
+            "models.add",
+            tooltip=tr("Use a model of another folder where it is. You can also drop it here."),
+        )
         self.add.clicked.connect(self._add)
         self.setAcceptDrops(True)
         self.watcher = FolderWatcher(self)
@@ -100,11 +105,12 @@ class ModelsPage(FocusFirst):
         """The parts by which models are found."""
         self.field = QLineEdit()
         self.field.setObjectName("models.search")
-        self.field.setPlaceholderText("Search models, e.g. qwen3")
-        named(self.field, title="Search for models", clearButtonEnabled=True)
+        self.field.setPlaceholderText(tr("Search models, e.g. qwen3"))
+        named(self.field, title=tr("Search for models"), clearButtonEnabled=True)
         self.field.returnPressed.connect(self.search)
         self.field.textChanged.connect(self._on_typed)
-        self.format = Segments("Format", ("", "gguf", "safetensors"), ("all", "GGUF", "safetensors"), "models.format")
+        titles = (tr("all"), "GGUF", "safetensors")
+        self.format = Segments(tr("Format"), ("", "gguf", "safetensors"), titles, "models.format")
         self.format.choose("")
         self._format = ""
         self.format.chosen.connect(self._on_format)
@@ -114,7 +120,7 @@ class ModelsPage(FocusFirst):
         self.recommended = RecommendedView(theme)
         self.recommended.get_asked.connect(self._library.downloads.get)
         self.recommended.load_asked.connect(self.load_asked)
-        self.go = named(QPushButton("Search"), clicked=self.search, kind="primary")
+        self.go = named(QPushButton(tr("Search")), clicked=self.search, kind="primary")
         self.said = caption(name="models.said")
 
     def _connect(self, library: ModelLibrary) -> None:
@@ -203,7 +209,7 @@ class ModelsPage(FocusFirst):
     def _lay_out(self) -> None:
         self._body = body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 16), spacing=12)
-        head = fill(QHBoxLayout(), named(QLabel("Models"), role="title"), 1, self.add)
+        head = fill(QHBoxLayout(), named(QLabel(tr("Models")), role="title"), 1, self.add)
         fill(column, head, (self.views, 0, Qt.AlignmentFlag.AlignLeft), self.note)
         self._views = QStackedWidget()
         self._here, here = _list()
@@ -362,7 +368,7 @@ class ModelsPage(FocusFirst):
 
     def _add(self) -> None:
         self._say("")
-        if path := model_dialog.ask(self.window(), "Add a model", "", model_dialog.MODELS, model_dialog.is_model):
+        if path := model_dialog.ask(self.window(), tr("Add a model"), "", model_dialog.MODELS, model_dialog.is_model):
             self._library.bring(path)
 
     def _on_files(self) -> None:
@@ -378,9 +384,9 @@ class ModelsPage(FocusFirst):
         library = self._library
         self.go.setEnabled(not library.hub.searching)
         bad = bool(library.hub.trouble) and not library.hub.searching
-        nothing = "" if library.hub.found else "Nothing is found. Try fewer words."
+        nothing = "" if library.hub.found else tr("Nothing is found. Try fewer words.")
         self._lists.setCurrentIndex(int(self._asks() and not bad))  # what is recommended needs no network
-        self.said.setText("Searching…" if library.hub.searching else library.hub.trouble or nothing)
+        self.said.setText(tr("Searching…") if library.hub.searching else library.hub.trouble or nothing)
         self.said.setVisible(bool(self.said.text()) and self._asks())
         set_role(self.said, "bad" if bad else "caption")
         if library.hub.searching:
@@ -416,7 +422,8 @@ class ModelsPage(FocusFirst):
             return
         variants = [] if isinstance(answer, str) else answer.variants
         buttons = {
-            each.name: getting.button(self._place(repository, each.name), self._loaded, "Download") for each in variants
+            each.name: getting.button(self._place(repository, each.name), self._loaded, tr("Download"))
+            for each in variants
         }
         for row in self.hub_rows:
             if row.repository == repository:

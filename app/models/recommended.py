@@ -8,16 +8,24 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.words import Button
+from app.language import tr
 from app.models import advice
 from app.models.rows import Row
 from app.models.state import getting
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle, caption, clear, fill, named, tip
-from engine.protocol import PURPOSES, Download, Recommendation, StoredModel
+from engine.protocol import PURPOSES, Download, Purpose, Recommendation, StoredModel
 
 FIRST = 10
 """Models that are shown before all are asked for."""
-LEAD = "Models to begin with, those that suit this computer best first. Or search for any other."
+LEAD = tr("Models to begin with, those that suit this computer best first. Or search for any other.")
+_PURPOSES: dict[Purpose, str] = {
+    "chat": tr("chat", "a purpose of models"),
+    "code": tr("code", "a purpose of models"),
+    "reasoning": tr("reasoning", "a purpose of models"),
+    "vision": tr("vision", "a purpose of models"),
+    "small": tr("small", "a purpose of models"),
+}
 
 
 class RecommendedRow(Row):
@@ -36,7 +44,7 @@ class RecommendedRow(Row):
         if words:
             line = fill(QHBoxLayout(), self.draft, spacing=8)
             about = caption(words)
-            about.setToolTip(tip("It drafts tokens that the model then checks several at a time (speculation)."))
+            about.setToolTip(tip(tr("It drafts tokens that the model then checks several at a time (speculation).")))
             line.addWidget(about, 1)
             self.column.addLayout(line)
 
@@ -52,14 +60,14 @@ class RecommendedRow(Row):
         model, draft = self.each.model, self.each.model.draft
         at = getting.place(model.repository, model.variant, stored, downloads)
         self.at = at.here
-        button = getting.button(at, loaded, "Get")
+        button = getting.button(at, loaded, tr("Get"))
         if draft is None or not draft.repository:
             self.buttons.show_buttons((button,))
             return
         known = any(getting.place(draft.repository, draft.variant, stored, downloads))
         self.draft.setEnabled(not known)
         more = not known and any(at)  # what drafts for it can still be downloaded
-        self.buttons.show_buttons((*((Button("draft", "Get the draft"),) if more else ()), button))
+        self.buttons.show_buttons((*((Button("draft", tr("Get the draft")),) if more else ()), button))
 
 
 class RecommendedView(QWidget):
@@ -71,7 +79,8 @@ class RecommendedView(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self.purposes = Segments("What for", ("", *PURPOSES), ("all", *PURPOSES), "models.purpose")
+        titles = (tr("all"), *(_PURPOSES[each] for each in PURPOSES))
+        self.purposes = Segments(tr("What for"), ("", *PURPOSES), titles, "models.purpose")
         self.purposes.choose("")
         self.purposes.chosen.connect(self._choose)
         self._purpose = ""
@@ -81,7 +90,7 @@ class RecommendedView(QWidget):
         self.rows: list[RecommendedRow] = []
         self._shown: Sequence[Recommendation] = ()
         self.lead = caption(LEAD, "models.recommended.lead")
-        self.more = QPushButton("Show more")
+        self.more = QPushButton(tr("Show more"))
         self.more.hide()
         named(self.more, "models.recommended.more", kind="quiet")
         self.more.clicked.connect(self._show_all)
@@ -132,8 +141,8 @@ class RecommendedView(QWidget):
             self._column.insertWidget(self._column.count() - 2, row)
         left = len(wanted) - len(shown)
         large = sum(each.verdict == "too large" for each in wanted)
-        too = f", {large} of them too large for this machine" if large else ""
-        self.more.setText(f"Show {left} more{too}")
+        too = tr("Show {left} more, {large} of them too large for this machine", left=left, large=large)
+        self.more.setText(too if large else tr("Show {left} more", left=left))
         self.more.setVisible(left > 0)
 
     def _on_acted(self, key: str, row: RecommendedRow) -> None:

@@ -6,18 +6,19 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.models.state.remotes import RemoteServers
 from app.theme.question import ask
 from app.theme.widgets import ElidedLabel, caption, clear, fill, named, say
 from engine.protocol import OfferedModel, RemoteModel, RemoteServer
 
-ABOUT = (
+ABOUT = tr(
     "Any server that speaks OpenAI's API: another Kvasir, vLLM, SGLang, llama.cpp, Ray Serve. What you ask its models "
     "is sent there. Its key is kept where the system keeps passwords, and told to nobody else."
 )
-NONE = "No server yet."
-ASKING = "Asking for its models…"
-CHECKING = "Asking the server for its models…"
+NONE = tr("No server yet.")
+ASKING = tr("Asking for its models…")
+CHECKING = tr("Asking the server for its models…")
 MOST_SHOWN = 50
 """Models of a server that are listed."""
 
@@ -31,11 +32,12 @@ class RemotesView(QWidget):
         super().__init__()
         self._remotes = remotes
         self._shown: object = None
-        self.url = self._field("url", "Address of the server", "Address, e.g. https://example.org/v1")
-        self.key = self._field("key", "Key of the server", "Key, if it asks for one")
+        self.url = self._field("url", tr("Address of the server"), tr("Address, e.g. https://example.org/v1"))
+        self.key = self._field("key", tr("Key of the server"), tr("Key, if it asks for one"))
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
-        self.name = self._field("name", "Name of the server", "Name, if not its host's")
-        self.add = named(QPushButton("Add a server"), "remotes.add", title="Add a server", clicked=self._add)
+        self.name = self._field("name", tr("Name of the server"), tr("Name, if not its host's"))
+        self.add = QPushButton(tr("Add a server"))
+        named(self.add, "remotes.add", title=self.add.text(), clicked=self._add)
         self.said = caption(name="remotes.said")
         self.none = caption(NONE, "remotes.none")
         self._list = fill(QVBoxLayout(), spacing=8)
@@ -85,8 +87,8 @@ class RemotesView(QWidget):
 
     def _card(self, server: RemoteServer, models: list[OfferedModel] | str | None) -> QFrame:
         card = named(QFrame(), card="choice")
-        remove = QPushButton("Remove…")
-        named(remove, f"remotes.remove.{server.name}", title=f"Remove {server.name}", kind="quiet")
+        remove = QPushButton(tr("Remove…"))
+        named(remove, f"remotes.remove.{server.name}", title=tr("Remove {name}", name=server.name), kind="quiet")
         remove.clicked.connect(lambda: self._ask_removal(server))
         head = fill(QVBoxLayout(), ElidedLabel(server.name, "figure"), caption(server.url), spacing=2)
         top = Qt.AlignmentFlag.AlignTop
@@ -99,21 +101,23 @@ class RemotesView(QWidget):
         for model in models[:MOST_SHOWN]:
             column.addWidget(self._row(server, model))
         if len(models) != len(models[:MOST_SHOWN]) or not models:
-            column.addWidget(caption(f"It offers {len(models):,} models."))
+            column.addWidget(caption(tr("It offers {count:,} models.", count=len(models))))
         return card
 
     def _row(self, server: RemoteServer, model: OfferedModel) -> QWidget:
         row = QWidget()
-        use = QPushButton("Chat")
-        named(use, f"remotes.chat.{server.name}.{model.name}", title=f"Chat with {model.name} on {server.name}")
+        use = QPushButton(tr("Chat", "the verb on a button"))
+        title = tr("Chat with {model} on {server}", model=model.name, server=server.name)
+        named(use, f"remotes.chat.{server.name}.{model.name}", title=title)
         remote = RemoteModel(server=server.name, model=model.name)
         use.clicked.connect(lambda: self.chosen.emit(remote))
-        context = caption(f"{model.context:,} tokens of context" if model.context else "context not told")
+        told = tr("{tokens:,} tokens of context", tokens=model.context)
+        context = caption(told if model.context else tr("context not told"))
         context.setWordWrap(False)
         fill(QHBoxLayout(row), (ElidedLabel(model.name, ""), 1), context, use, margins=0, spacing=16)
         return row
 
     def _ask_removal(self, server: RemoteServer) -> None:
-        question = f"Chats that use a model of {server.name} keep their texts, and ask for another model."
+        question = tr("Chats that use a model of {name} keep their texts, and ask for another model.", name=server.name)
         do = lambda: self._remotes.remove(server.name)  # noqa: E731
-        ask(self.window(), "remotes.remove", "Remove a server", question, "Remove", do)
+        ask(self.window(), "remotes.remove", tr("Remove a server"), question, tr("Remove"), do)

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.models import make_words
 from app.models.rows import back_button
 from app.theme.room import scrolling
@@ -13,18 +14,18 @@ from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, FocusFirst, caption, fill, named
 from engine.protocol import MakeReport
 
-_MEANINGS = (
+_MEANINGS = tr(
     "Perplexity: how surprised a model is by the text; lower is better. KL divergence: how far the probabilities of "
     "the next token are from the original's; 0 is no difference. Same top token: how often both pick the same token "
     "first. Compare, in the Lab, tells how much faster it writes, in pairs of runs."
 )
-_WORST = (
+_WORST = tr(
     "How far a layer's outputs on the calibration text are from the original's, as a share of them (sums of squares), "
     "the worst layer first; and how far they would be had each weight only been rounded to the nearest level."
 )
 _OURS, _ROUNDED = "accent", "mute"
 """The colours of the bars."""
-_NOTHING_CALIBRATED = "This format is made without a calibration text, so no layer's error was measured by itself."
+_NOTHING_CALIBRATED = tr("This format is made without a calibration text, so no layer's error was measured by itself.")
 
 
 class ReportPage(FocusFirst):
@@ -43,10 +44,13 @@ class ReportPage(FocusFirst):
         self.first = back
         self.title = ElidedLabel("", "figure")
         self.load = named(
-            QPushButton("Load"), "models.report.load", clicked=lambda: self.load_asked.emit(self._path), kind="primary"
+            QPushButton(tr("Load")),
+            "models.report.load",
+            clicked=lambda: self.load_asked.emit(self._path),
+            kind="primary",
         )
         head = fill(QHBoxLayout(), back, (self.title, 1), self.load, spacing=8)
-        self._scroll = scrolling(title="Report")
+        self._scroll = scrolling(title=tr("Report"))
         fill(QVBoxLayout(self), head, (self._scroll, 1), margins=0, spacing=8)
 
     def set_loaded(self, path: str) -> None:
@@ -54,13 +58,13 @@ class ReportPage(FocusFirst):
         self._loaded = path
         here = bool(path) and self._path == path
         self.load.setEnabled(not here)
-        self.load.setToolTip("It is loaded." if here else "")
+        self.load.setToolTip(tr("It is loaded.") if here else "")
 
     def show_report(self, path: str, report: MakeReport) -> None:
         """``path``: where the model lies now."""
         self._path = path
         self.title.setText(report.name)
-        self.load.setAccessibleName(f"Load {report.name}")
+        self.load.setAccessibleName(tr("Load {name}", name=report.name))
         inside = QWidget()
         column = fill(QVBoxLayout(inside), margins=(0, 0, 6, 0), spacing=12)
         summary = QLabel(make_words.summary(report))
@@ -80,19 +84,26 @@ class ReportPage(FocusFirst):
     def _layers(self, report: MakeReport) -> QWidget:
         """A pair of bars for each of the worst layers: as it is, and as rounding alone would have left it."""
         card, grid = _card()
-        head = named(QLabel("Worst layers"), role="section")
+        head = named(QLabel(tr("Worst layers")), role="section")
         grid.addWidget(head, 0, 0, 1, 2)
         if not report.worst:
             grid.addWidget(caption(_NOTHING_CALIBRATED, "models.report.nothing"), 1, 0, 1, 2)
             return card
         grid.setColumnStretch(1, 1)
         method = make_words.title(report.to)
-        for column, (token, text) in enumerate(((_OURS, method), (_ROUNDED, "rounded")), 2):
+        for column, (token, text) in enumerate(((_OURS, method), (_ROUNDED, tr("rounded"))), 2):
             grid.addWidget(self._legend(token, text), 0, column, Qt.AlignmentFlag.AlignRight)
         most = max(max(each.error, each.rounded) for each in report.worst) or 1.0
         for row, layer in enumerate(report.worst, 1):
             error, rounded = make_words.percent(layer.error), make_words.percent(layer.rounded)
-            bars = named(QWidget(), title=f"{layer.name}: {error} by {method}, {rounded} rounded to nearest")
+            title = tr(
+                "{name}: {error} by {method}, {rounded} rounded to nearest",
+                name=layer.name,
+                error=error,
+                method=method,
+                rounded=rounded,
+            )
+            bars = named(QWidget(), title=title)
             pair = fill(QVBoxLayout(bars), self._bar(_OURS, layer.error / most), margins=0, spacing=2)
             fill(pair, self._bar(_ROUNDED, layer.rounded / most))
             grid.addWidget(QLabel(layer.name.removeprefix("model.")), row, 0)
@@ -119,7 +130,7 @@ def _figures(report: MakeReport) -> QWidget:
     """The table: what it was, what it is, and the change."""
     card, grid = _card()
     grid.setColumnStretch(0, 1)
-    for column, head in enumerate(("original", make_words.title(report.to), "change"), 1):
+    for column, head in enumerate((tr("original"), make_words.title(report.to), tr("change")), 1):
         grid.addWidget(_right(head, "caption"), 0, column)
     for row, line in enumerate(make_words.figures(report), 1):
         grid.addWidget(QLabel(line.name), row, 0)

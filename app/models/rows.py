@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
+from app.language import tr
 from app.models import advice, make_words, words
 from app.models.drafts import DraftList
 from app.models.fit_bar import FitBar, parts_of
@@ -67,13 +68,20 @@ class StoredRow(Row):
         why = getting.LOADED if loaded else ""
         if model.missing:
             self.buttons.show_buttons(words.removal(model, why))
-            self.show_badge("missing", "warn")
+            self.show_badge(tr("missing"), "warn")
             return
-        report = (Button("report", "Report"),) if model.report is not None else ()
-        make = (Button("make", "Make smaller…"),) if make_words.can_be_made_smaller(model) else ()
-        more = (Button("details", "Details"), Button("drafts", "Drafts"), Button("settings", "Load settings…"), *make)
-        self.buttons.show_buttons((*report, Button("load", "Load", why_not=why)), (*more, *words.removal(model, why)))
-        word, tone = ("loaded", "good") if loaded else advice.VERDICTS[fit.verdict if fit is not None else ""]
+        report = (Button("report", tr("Report")),) if model.report is not None else ()
+        make = (Button("make", tr("Make smaller…")),) if make_words.can_be_made_smaller(model) else ()
+        more = (
+            Button("details", tr("Details")),
+            Button("drafts", tr("Drafts")),
+            Button("settings", tr("Load settings…")),
+            *make,
+        )
+        self.buttons.show_buttons(
+            (*report, Button("load", tr("Load"), why_not=why)), (*more, *words.removal(model, why))
+        )
+        word, tone = (tr("loaded"), "good") if loaded else advice.VERDICTS[fit.verdict if fit is not None else ""]
         self.show_badge(word, tone)
         self.badge.setToolTip(tip(fit.sentence) if fit is not None and not loaded else "")
 
@@ -99,19 +107,19 @@ class HubRow(Row):
         self._rows: list[QWidget] = []
         self._told: object = None
         """Content that is shown inside."""
-        self.show_badge("gated" if model.gated else "", "warn")
+        self.show_badge(tr("gated") if model.gated else "", "warn")
         self.close_up()
 
     def close_up(self) -> None:
         """Only the name."""
         self._clear()
-        self.buttons.show_buttons((Button("open", "Show files"),))
+        self.buttons.show_buttons((Button("open", tr("Show files")),))
 
     def wait(self) -> None:
         """While the hub is asked."""
         self._clear()
-        self._add(caption("Asking the hub what is in it…"))
-        self.buttons.show_buttons((Button("close", "Close"),))
+        self._add(caption(tr("Asking the hub what is in it…")))
+        self.buttons.show_buttons((Button("close", tr("Close")),))
 
     def show_inside(
         self, answer: HubRepository | str, buttons: Mapping[str, Button], fits: dict[str, FitReport], fitting: bool
@@ -136,7 +144,7 @@ class HubRow(Row):
                     variant, buttons[variant.name], fits.get(variant.name), reason if variant.name == best else ""
                 )
         if fitting:
-            self._add(caption("Checking whether they fit…"))
+            self._add(caption(tr("Checking whether they fit…")))
 
     def _add_variant(self, variant: HubVariant, button: Button, report: FitReport | None, reason: str) -> None:
         """``reason``: why it is the one to take, "" for the others."""
@@ -149,15 +157,15 @@ class HubRow(Row):
         buttons.pressed.connect(lambda key: self.acted.emit(f"{key} {variant.name}"))
         row.addWidget(name, 1)
         if reason:
-            badge = _badge("recommended", f"models.best.{variant.name}", "good", reason)
+            badge = _badge(tr("recommended"), f"models.best.{variant.name}", "good", reason)
             row.addWidget(badge, 0, Qt.AlignmentFlag.AlignVCenter)
         if report is not None:
             said = words.fitting(report)
             parts = parts_of(report)
             for shown in (
-                _badge(report.verdict, f"models.fit.{variant.name}", words.TONES[report.verdict], said),
+                _badge(words.VERDICTS[report.verdict], f"models.fit.{variant.name}", words.TONES[report.verdict], said),
                 *([FitBar(self._theme, parts)] if parts is not None else []),
-                _column(words.speed(report), "≈ 9999 tokens/s"),
+                _column(words.speed(report), words.rate("9999")),
             ):
                 shown.setToolTip(tip(said))
                 row.addWidget(shown, 0, Qt.AlignmentFlag.AlignVCenter)
@@ -176,7 +184,7 @@ class HubRow(Row):
         for widget in self._rows:
             take_out(widget)
         self._rows, self._told = [], None
-        self.buttons.show_buttons((Button("close", "Close"),))
+        self.buttons.show_buttons((Button("close", tr("Close")),))
 
 
 def _badge(text: str, name: str, tone: str, why: str) -> QLabel:
@@ -198,7 +206,7 @@ class JobRow(Row):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, "", "")
-        self.bar = ProgressBar("Progress")
+        self.bar = ProgressBar(tr("Progress"))
         self.column.addWidget(self.bar)
 
     def show_job(self, job: Download | MakeProgress, said: words.Said) -> None:
@@ -206,15 +214,15 @@ class JobRow(Row):
         self.title.setText(said.title)
         self.show_about(said.about)
         set_role(self.about, "bad" if job.state == "failed" else "caption")
-        self.bar.setAccessibleName(f"Progress of {said.title}")
+        self.bar.setAccessibleName(tr("Progress of {title}", title=said.title))
         self.bar.show_share(job.done / job.total if job.total else 0.0)
-        again = "Try again" if job.state == "failed" else "Resume"
+        again = tr("Try again") if job.state == "failed" else tr("Resume")
         rests = job.state in ("paused", "failed")
-        go = Button("resume", again) if rests else Button("pause", "Pause", why_not=said.stopping)
+        go = Button("resume", again) if rests else Button("pause", tr("Pause"), why_not=said.stopping)
         over = job.state == "done"
         self.buttons.show_buttons(() if over else (Button("cancel", said.cancel), go))
 
 
 def back_button(name: str) -> QPushButton:
     """From the view of one model to the list."""
-    return named(QPushButton("‹ Back"), name, title="Back to the models", kind="quiet")
+    return named(QPushButton(tr("‹ Back")), name, title=tr("Back to the models"), kind="quiet")

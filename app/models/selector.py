@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QSizePolicy, QWidget
 
 from app import model_dialog
+from app.language import figure, tr
 from app.link.link import EngineLink, LinkState
 from app.models import cards, words
 from app.models.state.loads import ModelLoads
@@ -21,16 +22,15 @@ from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, as_written, button_text, fill, menu_text, named, tip
 from engine import protocol
 
-HEADS_HELP = "{} heads, or an assistant of Gemma 4, made for the model serve as well as a draft model."
-OPEN_HELP = "A GGUF file, or the folder of a model in safetensors, GPTQ, AWQ or NF4."
-IDLE = "Unloaded, because nothing was asked of it for a while. The next message loads it again."
+OPEN_HELP = tr("A GGUF file, or the folder of a model in safetensors, GPTQ, AWQ or NF4.")
+IDLE = tr("Unloaded, because nothing was asked of it for a while. The next message loads it again.")
 LEAST_PX, MOST_PX = 96, 300
 """Width of the button: with the beginning of a name, and the most that a long one takes."""
 STATES = {
-    LinkState.CONNECTED: "Choose a model",
-    LinkState.STARTING: "The engine is starting",
-    LinkState.RESTARTING: "The engine is restarting",
-    LinkState.DEAD: "The engine is not running",
+    LinkState.CONNECTED: tr("Choose a model"),
+    LinkState.STARTING: tr("The engine is starting"),
+    LinkState.RESTARTING: tr("The engine is restarting"),
+    LinkState.DEAD: tr("The engine is not running"),
 }
 """Titles without a model."""
 
@@ -105,7 +105,8 @@ class ModelSelector(QWidget):
         self._menu.aboutToShow.connect(self.menu_shown)
         self.stage = named(ElidedLabel("", "caption"), "loading-words")
         self.stage.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self.stop = named(QPushButton("Cancel", self), "cancel-load", title="Cancel loading the model", kind="quiet")
+        self.stop = QPushButton(tr("Cancel"), self)
+        named(self.stop, "cancel-load", title=tr("Cancel loading the model"), kind="quiet")
         self.stop.clicked.connect(loads.cancel)
         self.stop.hide()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -149,13 +150,13 @@ class ModelSelector(QWidget):
         loading = self.loads.loading
         name, after = self._title()
         self.model.say(name, after, loading is not None)
-        words = f"Model: {name}{after}"
+        words = tr("Model: {name}", name=name + after)
         if loading is None:
             self.stage.setText("")
         else:
-            seconds = time.monotonic() - self._began
-            self.stage.setText(f"Loading {Path(loading.model).name}: {loading.stage} · {seconds:.0f} s")
-            self.stage.short = f"{loading.stage} · {seconds:.0f} s"
+            stage = f"{loading.stage} · {figure(time.monotonic() - self._began, '.0f')} s"
+            self.stage.setText(tr("Loading {name}: {stage}", name=Path(loading.model).name, stage=stage))
+            self.stage.short = stage
             self.model.bar.fraction = loading.fraction
             self.model.bar.update()
             words = f"{words}, {loading.stage}"
@@ -169,9 +170,9 @@ class ModelSelector(QWidget):
         if self._remote is not None:
             return self._remote.model, f" · {self._remote.server}"
         if loading is not None:
-            return Path(loading.model).name, f" · {loading.fraction:.0%}"
+            return Path(loading.model).name, " · " + tr("{percent:.0f}%", percent=100 * loading.fraction)
         if card is not None:
-            return card.name, f" · {'unloaded' if self._link.idle else cards.short(card.quantisation)}"
+            return card.name, f" · {tr('unloaded') if self._link.idle else cards.short(card.quantisation)}"
         return STATES[self._link.state], ""
 
     def fill_menu(self) -> None:
@@ -179,10 +180,10 @@ class ModelSelector(QWidget):
         menu, card = self._menu, self._link.card
         menu.clear()
         if self.loads.loading is not None:
-            menu.addAction("Cancel loading", self.loads.cancel)
+            menu.addAction(tr("Cancel loading"), self.loads.cancel)
             return
         if self._remote is not None:
-            menu.addAction("Answer on this machine again", self.local_asked.emit)
+            menu.addAction(tr("Answer on this machine again"), self.local_asked.emit)
             menu.addSeparator()
         stored = {model.path: model for model in self.loads.choice.library.stored}
         for name, path in self._models():
@@ -193,18 +194,18 @@ class ModelSelector(QWidget):
             said = words.in_menu(known, adapters) if known is not None and not known.missing else ""
             action = self._checkable(menu, name, here, said)
             action.setEnabled(there)
-            action.setToolTip(as_written(path if there else f"{path} is not there any more."))
+            action.setToolTip(as_written(path if there else tr("{path} is not there any more.", path=path)))
             action.triggered.connect(lambda _=False, path=path: self._choose(path))
         menu.addSeparator()
-        menu.addAction("Get a model…", self.get_asked.emit)
-        menu.addAction("Open a file…", self.open_file).setToolTip(OPEN_HELP)
-        self._fill_helpers(menu.addMenu("Speculation helper"))
+        menu.addAction(tr("Get a model…"), self.get_asked.emit)
+        menu.addAction(tr("Open a file…"), self.open_file).setToolTip(OPEN_HELP)
+        self._fill_helpers(menu.addMenu(tr("Speculation helper")))
         if card is not None:
             menu.addSeparator()
             path = card.path
-            menu.addAction("Load settings…", lambda: self.load_settings_asked.emit(path))
+            menu.addAction(tr("Load settings…"), lambda: self.load_settings_asked.emit(path))
         if card is not None and not self._link.idle:
-            menu.addAction("Unload the model", self.loads.unload)
+            menu.addAction(tr("Unload the model"), self.loads.unload)
 
     def _choose(self, path: str) -> None:
         """Have a model of this machine answer, which may be loaded already while another server's answers."""
@@ -232,24 +233,28 @@ class ModelSelector(QWidget):
         menu.setEnabled(card is not None)
         none = card is not None and not card.draft and not card.heads
         built_in = card is not None and self.loads.own_draft and not none
-        self._checkable(menu, "Built-in", built_in).triggered.connect(lambda: self.loads.help_with(None))
-        self._checkable(menu, "No draft", none).triggered.connect(lambda: self.loads.help_with(""))
+        self._checkable(menu, tr("Built-in"), built_in).triggered.connect(lambda: self.loads.help_with(None))
+        self._checkable(menu, tr("No draft"), none).triggered.connect(lambda: self.loads.help_with(""))
         offered = self.loads.choice.drafts(card.path) if card is not None else None
         helpers = self._known() if offered is None else {each.path: each.name for each in offered if each.path}
         for path, name in helpers.items():
             action = self._checkable(menu, name, card is not None and card.draft == name and not built_in)
             action.triggered.connect(lambda _=False, path=path: self.loads.help_with(path))
         kinds = trained()
-        choose = f"Choose a draft model or {'/'.join(sorted(kinds))} heads…"
-        menu.addAction(menu_text(choose), self._choose_helper).setToolTip(tip(HEADS_HELP.format(" or ".join(kinds))))
+        choose = tr("Choose a draft model or {kinds} heads…", kinds="/".join(sorted(kinds)))
+        serve = tr(
+            "{kinds} heads, or an assistant of Gemma 4, made for the model serve as well as a draft model.",
+            kinds=cards.one_of(kinds),
+        )
+        menu.addAction(menu_text(choose), self._choose_helper).setToolTip(tip(serve))
 
     def open_file(self) -> None:
         """Ask for a model's file or folder, and load it."""
-        if path := self._ask("Open a model", model_dialog.MODELS, model_dialog.is_model):
+        if path := self._ask(tr("Open a model"), model_dialog.MODELS, model_dialog.is_model):
             self.loads.load(path, self.loads.choice.default_draft(path))
 
     def _choose_helper(self) -> None:
-        title = f"Choose a draft model, or {' or '.join(sorted(trained()))} heads"
+        title = tr("Choose a draft model, or {kinds} heads", kinds=cards.one_of(sorted(trained())))
         if path := self._ask(title, model_dialog.HELPERS, model_dialog.is_helper):
             self.loads.help_with(path)
 

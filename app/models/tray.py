@@ -8,6 +8,7 @@ from pathlib import PurePath
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QLabel, QScrollArea, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.models import make_words, words
 from app.models.rows import JobRow
 from app.models.state.jobs import Job, Jobs
@@ -16,7 +17,7 @@ from app.theme.question import ask
 from app.theme.widgets import clear, fill, named
 from engine.protocol import Download, MakeProgress
 
-_STOPPING = "It stops at a point that it can continue from."
+_STOPPING = tr("It stops at a point that it can continue from.")
 
 
 class Tray(QWidget):
@@ -28,7 +29,7 @@ class Tray(QWidget):
         self._library = library
         self.downloads: dict[Hashable, JobRow] = {}
         self.makes: dict[Hashable, JobRow] = {}
-        head = named(QLabel("In progress"), role="section")
+        head = named(QLabel(tr("In progress")), role="section")
         self._scroll = _TrayRows()
         fill(QVBoxLayout(self), head, self._scroll, margins=0, spacing=6)
         self.hide()
@@ -64,8 +65,9 @@ class Tray(QWidget):
             {"pause": jobs.pause, "resume": jobs.resume, "cancel": jobs.cancel}[act](key)
 
     def _ask_discard(self, job: MakeProgress, discard: Callable[[], object]) -> None:
-        question = f"Discard {self._title_of(job)}? What was done of it is deleted."
-        ask(self.window(), "models.discard", "Discard what is being made", question, "Discard", discard)
+        question = tr("Discard {title}? What was done of it is deleted.", title=self._title_of(job))
+        title = tr("Discard what is being made")
+        ask(self.window(), "models.discard", title, question, tr("Discard"), discard)
 
     def _said_of_download(self, job: Download, stopping: bool) -> tuple[str, words.Said]:
         variant = "" if job.variant == "safetensors" else f"  {job.variant}"
@@ -74,12 +76,12 @@ class Tray(QWidget):
 
     def _said_of_make(self, job: MakeProgress, stopping: bool) -> tuple[str, words.Said]:
         said = words.Said(
-            self._title_of(job), make_words.progress(job, stopping), _STOPPING if stopping else "", "Discard"
+            self._title_of(job), make_words.progress(job, stopping), _STOPPING if stopping else "", tr("Discard")
         )
         return f"models.make.{self._name_of(job)}.{job.to}", said
 
     def _title_of(self, job: MakeProgress) -> str:
-        return f"{make_words.title(job.to)} of {self._name_of(job)}"
+        return make_words.made_of(job.to, self._name_of(job))
 
     def _name_of(self, job: MakeProgress) -> str:
         return next((each.name for each in self._library.stored if each.path == job.model), PurePath(job.model).name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from app.gpu.words import Button, duration
+from app.language import figure, known, plural, tr
 from app.models import make_words
 from app.words import size
-from engine.base.sizes import billions, figure
+from engine.base.sizes import billions
 from engine.protocol import (
     Download,
     FitReport,
@@ -26,25 +27,31 @@ _METHODS = {"gptq": "GPTQ", "awq": "AWQ", "nf4": "NF4", "mxfp4": "MXFP4", "fp8":
 
 def stored(model: StoredModel) -> str:
     """Describe a stored model: its purpose, its size and format, and its origin."""
-    whose = "comes with Kvasir" if model.bundled else "" if model.origin == "Kvasir" else f"of {model.origin}"
     if model.missing:
-        return f"{model.path} is not there any more"
+        return tr("{path} is not there any more", path=model.path)
     if model.held == "referred":
-        whose = "linked, stays in its folder"
-    made = f"made of {model.made_of}" if model.made_of else model.repository
-    about = f"{model.about[:1].upper()}{model.about[1:]}".removesuffix(".")
+        whose = tr("linked, stays in its folder")
+    elif model.bundled:
+        whose = tr("comes with Kvasir")
+    else:
+        whose = "" if model.origin == "Kvasir" else tr("of {origin}", origin=model.origin)
+    made = tr("made of {name}", name=model.made_of) if model.made_of else model.repository
+    clause = known(model.about)
+    about = f"{clause[:1].upper()}{clause[1:]}".removesuffix(".")
     return " · ".join(filter(None, (about, size(model.bytes), can(model), whose, made)))
 
 
 def in_menu(model: StoredModel, adapters: int = 0) -> str:
     """Size, format and what else it can, as short as a menu has room for. ``adapters``: those in memory with it."""
-    loaded = f"{adapters} adapter{'s' * (adapters != 1)}" if adapters else ""
+    loaded = plural("1 adapter", "{n} adapters", adapters) if adapters else ""
     return " · ".join(filter(None, (size(model.bytes), can(model), loaded)))
 
 
 def can(model: StoredModel) -> str:
     """Describe the packing of the weights, and the model's vision, if any."""
-    return " · ".join(filter(None, (packing(model.format, model.quantisation), "sees pictures" if model.sees else "")))
+    return " · ".join(
+        filter(None, (packing(model.format, model.quantisation), tr("sees pictures") if model.sees else ""))
+    )
 
 
 def packing(format: ModelFormat, quantisation: str) -> str:
@@ -59,47 +66,50 @@ def packing(format: ModelFormat, quantisation: str) -> str:
 def removal(model: StoredModel, why_not: str = "") -> tuple[Button, ...]:
     """The button that takes a model away, where it is Kvasir's to do that."""
     if model.held in ("fetched", "copied"):
-        return (Button("remove", "Delete", why_not=why_not),)
-    return (Button("remove", "Forget", why_not=why_not),) if model.held == "referred" else ()
+        return (Button("remove", tr("Delete"), why_not=why_not),)
+    return (Button("remove", tr("Forget"), why_not=why_not),) if model.held == "referred" else ()
 
 
 def removing(model: StoredModel) -> tuple[str, str, str]:
     """Confirmation of a removal: a title, a question, and the title of the button that does it."""
     if model.held == "referred":
-        if model.missing:
-            return "Forget a model", f"Forget {model.name}? It is not there any more.", "Forget"
-        return "Forget a model", f"Forget {model.name}? Its files stay where they are, in {model.path}.", "Forget"
-    again = "Nothing brings it back."
-    if model.held == "fetched" or model.made_of:
-        again = f"It can be {'made' if model.made_of else 'downloaded'} again."
-    question = f"Delete {model.name} from this machine? {size(model.bytes)} become free. {again}"
-    return "Delete a model", question, "Delete"
+        question = tr("Forget {name}? It is not there any more.", name=model.name)
+        if not model.missing:
+            question = tr("Forget {name}? Its files stay where they are, in {path}.", name=model.name, path=model.path)
+        return tr("Forget a model"), question, tr("Forget")
+    again = tr("Nothing brings it back.")
+    if model.made_of:
+        again = tr("It can be made again.")
+    elif model.held == "fetched":
+        again = tr("It can be downloaded again.")
+    question = tr("Delete {name} from this machine? {size} become free.", name=model.name, size=size(model.bytes))
+    return tr("Delete a model"), f"{question} {again}", tr("Delete")
 
 
 def folder(each: ModelFolder) -> str:
     """Models in a folder, and the free space there."""
     if not each.there:
-        return "not there: plug in its disk, or look there no more"
-    models = f"{each.models} models, {size(each.bytes)}" if each.models != 1 else f"1 model, {size(each.bytes)}"
-    return f"{models} · {size(each.free)} of {size(each.total)} free"
+        return tr("not there: plug in its disk, or look there no more")
+    models = plural("1 model, {size}", "{n} models, {size}", each.models, size=size(each.bytes))
+    return f"{models} · {tr('{free} of {total} free', free=size(each.free), total=size(each.total))}"
 
 
 def licence(name: str) -> str:
     """Licence of a repository; "" if it names none. The hub says "other" of one that it has no name for."""
-    return "licence of its own" if name == "other" else name and f"licence {name}"
+    return tr("licence of its own") if name == "other" else name and tr("licence {name}", name=name)
 
 
 def found(model: HubModel) -> str:
     """Describe a repository by the facts that a search gives."""
-    use = f"{count(model.downloads)} downloads" if model.downloads else ""
+    use = tr("{count} downloads", count=count(model.downloads)) if model.downloads else ""
     formats = ", ".join(packing(each, "" if each == "gguf" else model.quantisation) for each in model.formats)
-    number = billions(model.parameters)
+    number = parameters(model.parameters)
     parts = (
-        number and f"{number} parameters",
+        number and tr("{number} parameters", number=number),
         formats,
         licence(model.licence),
         use,
-        model.modified and f"changed {model.modified}",
+        model.modified and tr("changed {date}", date=model.modified),
     )
     return " · ".join(filter(None, parts))
 
@@ -118,31 +128,52 @@ class Said(NamedTuple):
     title: str
     about: str
     stopping: str = ""
-    cancel: str = "Cancel"
+    cancel: str = tr("Cancel")
 
 
 TONES: dict[Verdict, str] = {"fits": "good", "tight": "warn", "too large": "bad"}
 """Tone of the badge of a verdict."""
+VERDICTS: dict[Verdict, str] = {"fits": tr("fits"), "tight": tr("tight"), "too large": tr("too large")}
 
 
 def speed(report: FitReport) -> str:
     """Describe the decoding speed, such as "≈ 24 tokens/s"; "" if it is not known."""
-    return f"≈ {figure(report.decode)} tokens/s" if report.decode else ""
+    return rate(_figure(report.decode)) if report.decode else ""
+
+
+def rate(tokens: str) -> str:
+    """A speed, whose figure is written already."""
+    return tr("≈ {tokens} tokens/s", tokens=tokens)
 
 
 def fitting(report: FitReport) -> str:
     """Explain a verdict, a line for each thing: what it takes, how fast it is, what would make it fit."""
     lines = [report.sentence]
     if report.fit is not None and report.verdict != "too large":
-        lines.append(f"{size(report.fit.weights)} for weights; {size(report.fit.budget)} may be used.")
-        rooms = ", ".join(f"{each.tokens:,} in {each.kind.replace('bit', ' bits')}" for each in report.kinds)
-        lines.append(f"Tokens that have room: {rooms}.")
+        weights, budget = size(report.fit.weights), size(report.fit.budget)
+        lines.append(tr("{weights} for weights; {budget} may be used.", weights=weights, budget=budget))
+        rooms = ", ".join(
+            tr("{tokens:,} in {kind}", tokens=each.tokens, kind=_bits(each.kind)) for each in report.kinds
+        )
+        lines.append(tr("Tokens that have room: {rooms}.", rooms=rooms))
     if report.decode:
-        reading = f", reading {figure(report.prefill)}" if report.prefill else ""
-        lines.append(f"About {figure(report.decode)} tokens/s{reading}, {report.source}.")
+        decode, source = _figure(report.decode), known(report.source)
+        if report.prefill:
+            prefill = _figure(report.prefill)
+            lines.append(
+                tr("About {rate} tokens/s, reading {prefill}, {source}.", rate=decode, prefill=prefill, source=source)
+            )
+        else:
+            lines.append(tr("About {rate} tokens/s, {source}.", rate=decode, source=source))
     if report.draft is not None:
-        steps, rate = figure(report.draft.tokens_per_step), figure(report.draft.rate)
-        lines.append(f"With {report.draft.proposer}: {steps} tokens a step, {rate} tokens/s, from your runs of it.")
+        lines.append(
+            tr(
+                "With {proposer}: {steps} tokens a step, {rate} tokens/s, from your runs of it.",
+                proposer=report.draft.proposer,
+                steps=_figure(report.draft.tokens_per_step),
+                rate=_figure(report.draft.rate),
+            )
+        )
     return "\n".join(filter(None, [*lines, *advice(report), report.assumed]))
 
 
@@ -153,38 +184,63 @@ def advice(report: FitReport) -> list[str]:
 
 def facts(model: ModelDetails) -> list[tuple[str, str]]:
     """Names and values that the details of a model begin with."""
+    heads = tr(
+        "{heads} of queries, {kv_heads} of keys and values, {width} wide",
+        heads=model.heads,
+        kv_heads=model.kv_heads,
+        width=model.head_dim,
+    )
+    place = tr("{repository} at {revision}", repository=model.repository, revision=model.revision[:12])
     return [
-        ("Architecture", model.architecture),
-        ("Parameters", f"{billions(model.parameters)} ({model.parameters:,})"),
-        ("Weights", model.quantisation),
-        ("Layers", f"{model.layers}, {model.width:,} wide"),
-        ("Heads", f"{model.heads} of queries, {model.kv_heads} of keys and values, {model.head_dim} wide"),
-        ("Context", f"{model.context:,} tokens"),
-        ("Vocabulary", f"{model.vocabulary:,} tokens"),
-        ("Licence", model.licence or "not stated in its files"),
-        ("From", f"{model.repository} at {model.revision[:12]}" if model.repository else model.path),
-        ("Files", ", ".join(f"{file.name} ({_small(file.bytes)})" for file in model.files)),
-        *(("Note", notice) for notice in model.notices),
+        (tr("Architecture"), model.architecture),
+        (tr("Parameters"), f"{parameters(model.parameters)} ({figure(model.parameters)})"),
+        (tr("Weights"), model.quantisation),
+        (tr("Layers"), tr("{layers}, {width:,} wide", layers=model.layers, width=model.width)),
+        (tr("Heads"), heads),
+        (tr("Context"), tr("{tokens:,} tokens", tokens=model.context)),
+        (tr("Vocabulary"), tr("{tokens:,} tokens", tokens=model.vocabulary)),
+        (tr("Licence"), model.licence or tr("not stated in its files")),
+        (tr("From"), place if model.repository else model.path),
+        (tr("Files"), ", ".join(f"{file.name} ({_small(file.bytes)})" for file in model.files)),
+        *((tr("Note"), notice) for notice in model.notices),
     ]
 
 
 def download(each: Download) -> str:
     """Describe the progress of a download."""
-    share = f"{size(each.done)} of {size(each.total)}" if each.total else ""
+    share = tr("{done} of {total}", done=size(each.done), total=size(each.total)) if each.total else ""
     if each.state == "waiting":
-        return " · ".join(filter(None, ("queued", share)))
+        return " · ".join(filter(None, (tr("queued"), share)))
     if each.state in ("paused", "failed"):
-        return " · ".join(filter(None, ("paused" if each.state == "paused" else each.sentence, share)))
-    left = f"{duration((each.total - each.done) / each.rate)} left" if each.rate > 0 else ""
-    return " · ".join(filter(None, (share, f"{size(each.rate)}/s" if each.rate > 0 else "", left)))
+        return " · ".join(filter(None, (tr("paused") if each.state == "paused" else each.sentence, share)))
+    if each.rate <= 0:
+        return share
+    left = tr("{duration} left", duration=duration((each.total - each.done) / each.rate))
+    return " · ".join(filter(None, (share, f"{size(each.rate)}/s", left)))
 
 
 def count(number: int) -> str:
     """Format a count, such as "1.2M", "34k", "870"."""
     for unit, letter in ((1e6, "M"), (1e3, "k")):
         if number >= unit:
-            return f"{number / unit:.2g}{letter}" if number < 100 * unit else f"{number / unit:.0f}{letter}"
+            return figure(number / unit, ".2g" if number < 100 * unit else ".0f") + letter
     return str(number)
+
+
+def parameters(number: int) -> str:
+    """Format a number of parameters, such as "8.19B", "600M"; "" where it is not known (0)."""
+    text = billions(number)
+    return text and figure(float(text[:-1]), "g") + text[-1]
+
+
+def _figure(value: float) -> str:
+    """Format a speed, such as "0.8", "7.4", "1,320"."""
+    return figure(value, ",.0f" if value >= 9.95 else ".1f")
+
+
+def _bits(kind: str) -> str:
+    """Name of a kind of KV cache, such as "16 bits"."""
+    return tr("{bits} bits", bits=kind.removesuffix("bit")) if kind.endswith("bit") else kind
 
 
 def _small(count: int) -> str:

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QFontMetricsF, QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout
 
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import caption, fill, named
 
@@ -18,15 +19,15 @@ class CopyButton(QPushButton):
     """Copies what ``text`` is at the moment."""
 
     def __init__(self, name: str, title: str) -> None:
-        super().__init__("Copy")
+        super().__init__(tr("Copy"))
         named(self, name, title=title, clicked=self._copy)
         self.text_to_copy = ""
         self._said = QTimer(self, singleShot=True, interval=COPIED_MS)
-        self._said.timeout.connect(lambda: self.setText("Copy"))
+        self._said.timeout.connect(lambda: self.setText(tr("Copy")))
 
     def _copy(self) -> None:
         QGuiApplication.clipboard().setText(self.text_to_copy)
-        self.setText("Copied")
+        self.setText(tr("Copied"))
         self._said.start()
 
 
@@ -36,7 +37,7 @@ class CodeCard(QFrame):
     def __init__(self, name: str, where: str, text: str, theme: Theme) -> None:
         super().__init__()
         named(self, card="code")
-        self.copy = named(CopyButton(f"{name}.copy", f"Copy: {where}"), kind="link")
+        self.copy = named(CopyButton(f"{name}.copy", tr("Copy: {place}", place=where)), kind="link")
         self.view = named(QPlainTextEdit(readOnly=True), name, title=where, tabChangesFocus=True)
         self.view.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.view.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

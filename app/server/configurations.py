@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping
 from string import Template
 from typing import NamedTuple
 
+from app.language import tr
+
 NO_KEY, NO_MODEL = "YOUR_KEY", "MODEL"
 """Where there is no key or model to put in."""
 
@@ -53,7 +55,8 @@ class Values(NamedTuple):
     pictures: bool = False
 
 
-TERMINAL = "In a terminal"
+TERMINAL = tr("In a terminal")
+_PYTHON = tr("In Python")
 _SHELL = "shell"
 CLIENTS = (
     Client(
@@ -74,14 +77,14 @@ export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1
 claude""",
             ),
         ),
-        "Its first prompt has some 20,000 tokens: the model's context has to be longer.",
+        tr("Its first prompt has some {tokens:,} tokens: the model's context has to be longer.", tokens=20_000),
     ),
     Client(
         "codex",
         "Codex",
         (
             SetupStep(
-                "In ~/.codex/config.toml",
+                tr("In {file}", file="~/.codex/config.toml"),
                 "json",
                 """model = $model
 model_provider = "kvasir"
@@ -97,14 +100,14 @@ wire_api = "responses"
             ),
             SetupStep(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\ncodex"),
         ),
-        "It asks through /v1/responses alone. Its tools and prompt have some 6,000 tokens.",
+        tr("It asks through /v1/responses alone. Its tools and prompt have some {tokens:,} tokens.", tokens=6_000),
     ),
     Client(
         "opencode",
         "opencode",
         (
             SetupStep(
-                "In opencode.json of a project, or ~/.config/opencode/opencode.json",
+                tr("In opencode.json of a project, or ~/.config/opencode/opencode.json"),
                 "json",
                 """{
   "$$schema": "https://opencode.ai/config.json",
@@ -135,7 +138,7 @@ wire_api = "responses"
         "Cline",
         (
             SetupStep(
-                "In Cline's settings",
+                tr("In Cline's settings"),
                 "plain",
                 """API Provider: OpenAI Compatible
 Base URL: $v1
@@ -150,7 +153,7 @@ Context Window Size: $context""",
         "Continue",
         (
             SetupStep(
-                "In ~/.continue/config.yaml",
+                tr("In {file}", file="~/.continue/config.yaml"),
                 "json",
                 """name: Kvasir
 version: 0.0.1
@@ -174,7 +177,7 @@ models:
         "Zed",
         (
             SetupStep(
-                "In Zed's settings.json",
+                tr("In Zed's settings.json"),
                 "json",
                 """{
   "language_models": {
@@ -202,7 +205,7 @@ models:
             ),
             SetupStep(TERMINAL, _SHELL, "export KVASIR_API_KEY=$key\nzed"),
         ),
-        "Instead of the variable, its settings take the key too (LLM Providers, Kvasir).",
+        tr("Instead of the variable, its settings take the key too (LLM Providers, Kvasir)."),
     ),
     Client(
         "open-webui",
@@ -217,8 +220,10 @@ export ENABLE_OLLAMA_API=False
 open-webui serve""",
             ),
         ),
-        "Once it has run, connections are changed in its settings (Admin Panel, Connections). A container does not "
-        "reach this address; see “Web pages and containers” in Help.",
+        tr(
+            "Once it has run, connections are changed in its settings (Admin Panel, Connections). A container does not "
+            "reach this address; see “Web pages and containers” in Help."
+        ),
     ),
     Client(
         "aider",
@@ -238,7 +243,7 @@ aider --model $openai_model""",
         "Python: openai",
         (
             SetupStep(
-                "In Python",
+                _PYTHON,
                 "json",
                 """import openai
 
@@ -257,7 +262,7 @@ print(answer.choices[0].message.content)
         "Python: anthropic",
         (
             SetupStep(
-                "In Python",
+                _PYTHON,
                 "json",
                 """import anthropic
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.language import tr
 from app.server.code import CodeCard
 from app.server.configurations import CLIENTS, texts
 from app.server.state import ServerState
@@ -22,7 +23,7 @@ class ConnectView(QWidget):
     def __init__(self, state: ServerState, theme: Theme) -> None:
         super().__init__()
         self._state, self._theme = state, theme
-        self.choice = ChoiceButton("Program to connect", {client.key: client.title for client in CLIENTS})
+        self.choice = ChoiceButton(tr("Program to connect"), {client.key: client.title for client in CLIENTS})
         named(self.choice, "server.client").choose(CLIENTS[0].key)
         self.about = caption(name="server.client.about")
         self.cards: list[CodeCard] = []

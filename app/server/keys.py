@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.server import words
 from app.server.code import CopyButton
 from app.server.state import ServerState
@@ -20,10 +21,11 @@ class KeysView(QWidget):
         self._state = state
         self._shown: list[NamedKey] | None = None
         self.name = QLineEdit()
-        self.name.setPlaceholderText("Name of the program, e.g. zed")
-        named(self.name, "server.key.name", title="Name of a new key", maxLength=63)
+        self.name.setPlaceholderText(tr("Name of the program, e.g. zed"))
+        named(self.name, "server.key.name", title=tr("Name of a new key"), maxLength=63)
         self.name.returnPressed.connect(self._add)
-        self.add = named(QPushButton("Make a key"), "server.key.add", title="Make a key", clicked=self._add)
+        self.add = QPushButton(tr("Make a key"))
+        named(self.add, "server.key.add", title=self.add.text(), clicked=self._add)
         self.problem = named(caption(name="server.key.problem"), role="bad")
         self._list = fill(QVBoxLayout(), spacing=4)
         self.none = caption(words.NO_KEYS, "server.key.none")
@@ -35,9 +37,9 @@ class KeysView(QWidget):
     def _made_card(self) -> QFrame:
         self.made = named(QFrame(), card="choice")
         self.title = named(QLabel(), role="figure")
-        self.secret = named(QLineEdit(readOnly=True), "server.key.secret", title="The new key")
-        self.copy = CopyButton("server.key.copy", "Copy the new key")
-        self.done = named(QPushButton("Done"), "server.key.done", title="Hide the new key", kind="quiet")
+        self.secret = named(QLineEdit(readOnly=True), "server.key.secret", title=tr("The new key"))
+        self.copy = CopyButton("server.key.copy", tr("Copy the new key"))
+        self.done = named(QPushButton(tr("Done")), "server.key.done", title=tr("Hide the new key"), kind="quiet")
         self.done.clicked.connect(self._state.forget_made)
         line = fill(QHBoxLayout(), (self.secret, 1), self.copy, self.done, spacing=8)
         fill(QVBoxLayout(self.made), self.title, line, caption(words.SHOWN_ONCE), margins=(14, 10, 12, 10), spacing=8)
@@ -55,7 +57,7 @@ class KeysView(QWidget):
         self.none.setVisible(not state.keys)
         self.made.setVisible(made is not None)
         if made is not None and made.key != self.secret.text():
-            self.title.setText(f"The key {made.record.name}")
+            self.title.setText(tr("The key {name}", name=made.record.name))
             self.secret.setText(made.key)
             self.secret.setCursorPosition(0)
             self.copy.text_to_copy = made.key
@@ -72,13 +74,13 @@ class KeysView(QWidget):
     def _row(self, key: NamedKey) -> QWidget:
         row = QWidget()
         name = ElidedLabel(key.name, "figure")
-        revoke = QPushButton("Revoke…")
-        named(revoke, f"server.key.revoke.{key.name}", title=f"Revoke the key {key.name}", kind="quiet")
+        revoke = QPushButton(tr("Revoke…"))
+        named(revoke, f"server.key.revoke.{key.name}", title=tr("Revoke the key {name}", name=key.name), kind="quiet")
         revoke.clicked.connect(lambda: self._ask(key))
         lines = fill(QVBoxLayout(), name, caption(words.about_key(key)), spacing=2)
         fill(QHBoxLayout(row), (lines, 1), revoke, margins=0, spacing=16)
         return row
 
     def _ask(self, key: NamedKey) -> None:
-        sentence = words.revoke(key)
-        ask(self.window(), "server.revoke", "Revoke a key", sentence, "Revoke", lambda: self._state.revoke(key.name))
+        title, sentence, go = tr("Revoke a key"), words.revoke(key), tr("Revoke")
+        ask(self.window(), "server.revoke", title, sentence, go, lambda: self._state.revoke(key.name))

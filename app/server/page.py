@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.server import words
 from app.server.code import CopyButton
 from app.server.connect import ConnectView
@@ -30,15 +31,15 @@ class ServerPage(FocusFirst):
         named(self, surface="bg")
         self._body = QWidget()
         column = fill(QVBoxLayout(self._body), margins=(24, 16, 24, 24), spacing=10)
-        fill(column, named(QLabel("Server"), role="title"), caption(words.ABOUT))
+        fill(column, named(QLabel(tr("Server")), role="title"), caption(words.ABOUT))
         self._add_switch(column)
-        _section(column, "Keys")
+        _section(column, tr("Keys"))
         self.keys = KeysView(state)
         fill(column, caption(words.KEYS), self.keys)
-        _section(column, "Connect a program")
+        _section(column, tr("Connect a program"))
         self.connect_view = ConnectView(state, theme)
         column.addWidget(self.connect_view)
-        _section(column, "Requests")
+        _section(column, tr("Requests"))
         self.requests = RequestsView(state, theme)
         fill(column, self.requests, 1)
         holder = QWidget()
@@ -51,19 +52,20 @@ class ServerPage(FocusFirst):
 
     def _add_switch(self, column: QVBoxLayout) -> None:
         settings = self._state.store.settings
-        self.toggle = self.first = named(Toggle(self._theme), "server.serve", title="Serve other programs")
+        serve, port = tr("Serve other programs"), tr("Port")
+        self.toggle = self.first = named(Toggle(self._theme), "server.serve", title=serve)
         self.toggle.setChecked(settings.serve)
         switched(self.toggle, lambda on: self._state.store.update(serve=on))
         self.status = caption(name="server.status")
-        self.copy = CopyButton("server.address.copy", "Copy the address")
-        self.port = named(WholeNumber(), "server.port", title="Port")
+        self.copy = CopyButton("server.address.copy", tr("Copy the address"))
+        self.port = named(WholeNumber(), "server.port", title=port)
         self.port.setRange(1, 65535)
         self.port.setValue(settings.serve_port)
         self.port.editingFinished.connect(lambda: self._state.store.update(serve_port=self.port.value()))
-        said = fill(QVBoxLayout(), QLabel("Serve other programs"), self.status, spacing=2)
+        said = fill(QVBoxLayout(), QLabel(serve), self.status, spacing=2)
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         fill(column, fill(QHBoxLayout(), (said, 1), (self.copy, 0, right), (self.toggle, 0, right), spacing=16))
-        fill(column, fill(QHBoxLayout(), (QLabel("Port"), 1), (self.port, 0, right), spacing=16))
+        fill(column, fill(QHBoxLayout(), (QLabel(port), 1), (self.port, 0, right), spacing=16))
 
     def _show(self) -> None:
         state = self._state

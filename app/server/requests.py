@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.server import words
 from app.server.state import ServerState
 from app.theme.theme import Theme
@@ -12,7 +13,6 @@ from app.theme.widgets import caption, fill, named, tip
 
 _ROWS, _ROW_PX = 8, 26
 """Rows that are seen at once; the rest is scrolled."""
-_REQUEST = words.COLUMNS.index("Request")
 
 
 class RequestsView(QWidget):
@@ -22,9 +22,9 @@ class RequestsView(QWidget):
         super().__init__()
         self._state, self._theme = state, theme
         self.summary = caption(name="server.requests.summary")
-        self.table = named(QTableWidget(0, len(words.COLUMNS)), "server.requests", title="Requests", showGrid=False)
+        self.table = named(QTableWidget(0, len(words.COLUMNS)), "server.requests", title=tr("Requests"), showGrid=False)
         self.table.setHorizontalHeaderLabels(list(words.COLUMNS))
-        tokens = self.table.horizontalHeaderItem(words.COLUMNS.index("Tokens"))
+        tokens = self.table.horizontalHeaderItem(words.TOKENS_COLUMN)
         assert tokens is not None
         tokens.setToolTip(tip(words.TOKENS))
         self.table.verticalHeader().hide()
@@ -35,7 +35,7 @@ class RequestsView(QWidget):
         header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(_REQUEST, QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(words.REQUEST_COLUMN, QHeaderView.ResizeMode.Stretch)
         fill(QVBoxLayout(self), self.summary, self.table, margins=0, spacing=8)
         state.requests_changed.connect(self._show)
         theme.changed.connect(self._fit)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
 
 from app import language
+from app.documents import child
+from app.documents.prompt import quoted
+from app.documents.records import DocumentPassage, of_text
 from app.language import figure, plural, tr
 from app.opening import trouble
 from app.paths import assets_dir, config_dir
@@ -83,3 +88,27 @@ def test_every_text_is_translated_with_its_values(code: str, tmp_path: Path) -> 
             )
     update.release(code, tmp_path / "made.qm")
     assert (tmp_path / "made.qm").read_bytes() == (update.FOLDER / f"{code}.qm").read_bytes()
+
+
+def test_a_document_is_read_in_the_language_of_the_window_and_sent_in_english(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "languages").mkdir()
+    update.release("de", tmp_path / "languages" / "de.qm")
+    monkeypatch.setattr(language, "assets_dir", lambda: tmp_path)
+    language.choose("de")
+    try:
+        found = of_text("a", "One.\nTwo.\n")
+        said, sent, command = found.place(5), quoted(found, DocumentPassage(1, 5, 10)), child.command()
+    finally:
+        language.choose("en")
+    assert (said, sent) == ("Zeile 2", "[1] line 2\nTwo.")
+    script = (
+        f"import pathlib, sys; from app import language; language.assets_dir = lambda: pathlib.Path({str(tmp_path)!r});"
+        "from app.documents import child; sys.exit(child.main(sys.argv[1:]))"
+    )
+    arguments = [*command[command.index("app.documents.child") + 1 :], "read", str(tmp_path / "gone.txt")]
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=update.ROOT, timeout=120
+    )
+    assert ended.stderr == "kvasir: gone.txt ist nicht mehr da.\n"

@@ -7,17 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from app.gpu.words import Button
+from app.language import tr
 from engine.protocol import Download, DownloadState, HubVariant, StoredModel
 
-HERE = "It is on this machine."
-LOADED = "It is loaded."
+HERE = tr("It is on this machine.")
+LOADED = tr("It is loaded.")
 _PARTS = r"(-\d{5}-of-\d{5})?\.gguf"
 _STATES: dict[DownloadState, tuple[str, str]] = {
-    "waiting": ("Queued", "It is downloaded after the others."),
-    "running": ("Downloading…", "It is on its way."),
-    "paused": ("Paused", "Its download is paused: resume it under In progress, below."),
-    "failed": ("Stopped", "Its download was stopped: try again under In progress, below."),
-    "done": ("Downloading…", "It is on its way."),
+    "waiting": (tr("Queued"), tr("It is downloaded after the others.")),
+    "running": (tr("Downloading…"), tr("It is on its way.")),
+    "paused": (tr("Paused"), tr("Its download is paused: resume it under In progress, below.")),
+    "failed": (tr("Stopped"), tr("Its download was stopped: try again under In progress, below.")),
+    "done": (tr("Downloading…"), tr("It is on its way.")),
 }
 
 
@@ -55,7 +56,7 @@ def _name(model: StoredModel) -> str:
 def button(at: Place, loaded: str, title: str) -> Button:
     """Button for the next step: load it, wait for it, or download it, which ``title`` says. ``loaded``: a path."""
     if at.here is not None:
-        return Button("load", "Load", why_not=LOADED if at.here.path == loaded else "")
+        return Button("load", tr("Load"), why_not=LOADED if at.here.path == loaded else "")
     if at.coming is not None:
         said, why = _STATES[at.coming.state]
         return Button("get", said, why_not=why)
@@ -66,9 +67,9 @@ PREFERRED = ("Q4_K_M", "UD-Q4_K_XL", "Q4_K_L", "MXFP4", "Q4_0", "Q4_K_S", "IQ4_X
 """Types of about 4 bits, the usual choice first."""
 SMALL = 1_000_000_000
 """Parameters below which 4 bits cost more than they save."""
-USUAL = "The usual choice: about 4 bits a weight, at little loss of quality."
-FINE = "8 bits a weight: a model this small loses more with fewer, and saves little."
-LARGEST = "The largest that fits here, so the closest to the original."
+USUAL = tr("The usual choice: about 4 bits a weight, at little loss of quality.")
+FINE = tr("8 bits a weight: a model this small loses more with fewer, and saves little.")
+LARGEST = tr("The largest that fits here, so the closest to the original.")
 
 
 def recommended(

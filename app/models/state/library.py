@@ -11,6 +11,7 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.command import LineCommand
+from app.language import tr
 from app.link.calls import NOT_CONNECTED, Caller, PendingCall
 from app.link.lookups import Lookups
 from app.models.state.downloads import DownloadJobs
@@ -152,7 +153,7 @@ class ModelLibrary(QObject):
             self._arriving.add(found.path)
             self._on_worked()
 
-        self.working.emit(f"Looking into {path}…")
+        self.working.emit(tr("Looking into {path}…", path=path))
         self._engine.call(operations.IMPORT_MODEL, operations.ImportModel(path=path), done, self._on_not_worked)
 
     def tokens(
@@ -185,7 +186,8 @@ class ModelLibrary(QObject):
             self._on_worked()
 
         def take(moved: StoreMove) -> None:
-            self.working.emit(f"Moving the models to {path}: {size(moved.done)} of {size(moved.total)}")
+            done, total = size(moved.done), size(moved.total)
+            self.working.emit(tr("Moving the models to {path}: {done} of {total}", path=path, done=done, total=total))
 
         asked = operations.CHANGE_FOLDERS, operations.ChangeFolders(**{how: path})
         self._engine.call(*asked, done, self._on_not_worked, take)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from app.models.state.choice import LoadChoice
 from engine import protocol
@@ -63,8 +64,11 @@ class ModelLoads(QObject):
             self._send_load(model, draft)
 
         again = self._link.card is not None and self._link.card.path == model
-        doing, do = ("Reloading", "Reload") if again else ("Opening", "Open")
-        self.guard(f"{doing} {Path(model).name}", f"{do} it now", send)
+        name = Path(model).name
+        if again:
+            self.guard(tr("Reloading {name}", name=name), tr("Reload it now"), send)
+        else:
+            self.guard(tr("Opening {name}", name=name), tr("Open it now"), send)
 
     def load_now(self, model: str) -> None:
         """Load as the settings want it, and ask nothing."""
@@ -83,13 +87,15 @@ class ModelLoads(QObject):
     @property
     def refusal(self) -> str:
         """Reason, as a sentence, that no model can be loaded again or unloaded; "" if there is one."""
-        return "" if self._link.card is not None and not self._link.idle else "No model is loaded."
+        return "" if self._link.card is not None and not self._link.idle else tr("No model is loaded.")
 
     def unload(self) -> None:
         """Free the memory of the loaded model. Asks first where that ends an answer."""
         if self._link.card is not None:
             name = self._link.card.name
-            self.guard(f"Unloading {name}", "Unload it now", lambda: self._link.send(protocol.Unload()))
+            self.guard(
+                tr("Unloading {name}", name=name), tr("Unload it now"), lambda: self._link.send(protocol.Unload())
+            )
 
     def help_with(self, draft: str | None) -> None:
         """Load the present model with what the person chose to draft for it."""
@@ -104,7 +110,7 @@ class ModelLoads(QObject):
         self._draft, self._by_hand = order.draft, order.draft != self.choice.default_draft(order.model)
         connected = self._link.state is LinkState.CONNECTED
         self._on_loading(
-            protocol.Loading(model=order.model, stage="looking at its files", fraction=0.0) if connected else None
+            protocol.Loading(model=order.model, stage=tr("looking at its files"), fraction=0.0) if connected else None
         )
 
     def _on_loading(self, message: protocol.Loading | None) -> None:
