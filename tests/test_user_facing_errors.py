@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import re
 from collections import ChainMap, defaultdict
 from collections.abc import Iterator
 from itertools import chain
@@ -79,6 +80,9 @@ def _texts(value: ast.expr, names: Names) -> Iterator[str]:
             yield from chain(_texts(one, names), _texts(other, names))
         case ast.BoolOp(values=parts) | ast.Dict(values=parts):
             yield from chain.from_iterable(_texts(part, names) for part in parts)
+        case ast.Call(func=ast.Name(id="tr" | "plural"), args=written):
+            for each in written:
+                yield from (re.sub(r"{[^{}]*}", "{}", text) for text in _texts(each, names))
         case ast.Call(func=ast.Attribute(value=text)):
             yield from _texts(text, names)
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):

@@ -134,6 +134,8 @@ def own(words: ast.expr, helpers: tuple[str, ...]) -> bool:
             return all(own(part.value if isinstance(part, ast.FormattedValue) else part, helpers) for part in parts)
         case ast.IfExp(body=body, orelse=other):
             return own(body, helpers) and own(other, helpers)
+        case ast.Call(func=ast.Name(id="tr" | "plural"), keywords=values):
+            return all(own(value.value, helpers) for value in values)
         case ast.Call(func=ast.Name(id=name)):
             return name in helpers
     return False
