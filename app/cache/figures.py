@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.cache import words
+from app.language import tr
 from app.theme.widgets import fill, named, tip
 from engine.protocol import Telemetry
 
 
 class Figures(QWidget):
-    """Filled with the first frame; only values that changed are set again."""
+    """Filled with the first frame; only values that changed are set again. ``widened`` carries the pixels that their
+    longest words need next to each other, whenever that is another number."""
+
+    widened = Signal(int)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setAccessibleName("Figures of the cache")
+        self.setAccessibleName(tr("Figures of the cache"))
         self._grid = fill(QGridLayout(self), margins=0, spacing=(12, 6), wide=0)
         self._shown: list[tuple[QLabel, QLabel]] = []
+        self._wide = 0
 
     def text(self, name: str) -> str:
         """The value that stands after ``name``; "" where there is no such figure."""
@@ -39,6 +44,9 @@ class Figures(QWidget):
                 value.setAccessibleName(f"{name}: {figure}. {meaning}")
                 title.setToolTip(tip(meaning))
                 value.setToolTip(tip(meaning))
+        if (wide := self.minimumSizeHint().width()) != self._wide:
+            self._wide = wide
+            self.widened.emit(wide)
 
     def _add_row(self) -> None:
         title, value = QLabel(), QLabel()

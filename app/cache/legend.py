@@ -9,13 +9,14 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.cache.words import STATE_TITLES, STATE_WORDS
+from app.cache.words import MEANINGS, PLACES, STATE_TITLES
 from app.charts import tiles
 from app.charts.hues import NO_OWNER, ChatHues
 from app.charts.page_states import SWAPPED
+from app.language import figure, tr
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import tip
-from engine.protocol import PAGE_STATES, PageState
+from engine.protocol import PAGE_STATES
 
 TILE = 12
 GAP = 6
@@ -30,13 +31,15 @@ class StateLegend(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._entries = [*enumerate(STATE_TITLES[state] for state in PAGE_STATES), (SWAPPED, "in RAM")]
+        self._entries = [*enumerate(STATE_TITLES[state] for state in PAGE_STATES), (SWAPPED, PLACES["host"])]
         policy = QSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self.setAccessibleName("What the squares mean")
-        about = "A pattern tells what state a page is in, its colour which chat it belongs to."
-        self.setToolTip(tip("\n".join([about, *(f"{STATE_TITLES[state]}: {_after(state)}" for state in PAGE_STATES)])))
+        self.setAccessibleName(tr("What the squares mean"))
+        about = tr("A pattern tells what state a page is in, its colour which chat it belongs to.")
+        self.setToolTip(
+            tip("\n".join([about, *(f"{STATE_TITLES[state]}: {MEANINGS[state]}" for state in PAGE_STATES)]))
+        )
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -80,14 +83,9 @@ def chats_text(owned: dict[str, int], current: str, hues: ChatHues, theme: Theme
         color = theme.chat_hues[hues.of(chat) - 1]
         title = escape(_short(name(chat)))
         title = f"<b>{title}</b>" if chat == current else title
-        parts.append(f'<span style="color:{color}">■</span>&nbsp;{title}&nbsp;{owned[chat]:,}')
+        parts.append(f'<span style="color:{color}">■</span>&nbsp;{title}&nbsp;{figure(owned[chat])}')  # not shown
     more = len(owned) - len(shown)
-    return " &nbsp; ".join(parts) + (f" &nbsp; and {more} more" if more > 0 else "")
-
-
-def _after(state: PageState) -> str:
-    """The sentence without the title that it begins with."""
-    return STATE_WORDS[state].removeprefix(STATE_TITLES[state]).lstrip(" ,") or "holds nothing"
+    return " &nbsp; ".join([*parts, *([tr("and {n} more", n=more)] if more > 0 else [])])
 
 
 def _short(title: str) -> str:

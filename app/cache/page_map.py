@@ -12,6 +12,7 @@ from app.cache import words
 from app.charts.canvas import Canvas
 from app.charts.hues import ChatHues
 from app.charts.page_states import PageStates
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
@@ -26,7 +27,7 @@ class SmallMap(QWidget):
         super().__init__(parent)
         self._canvas = Canvas(theme, hues)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Ignored)
-        named(self, title="Page map", minimumHeight=24)
+        named(self, title=tr("Page map"), minimumHeight=24)
 
     @property
     def together(self) -> int:
@@ -62,7 +63,7 @@ class MapBody(QWidget):
         self._theme, self._canvas = theme, canvas
         self._at = -1
         named(self, mouseTracking=True, focusPolicy=Qt.FocusPolicy.StrongFocus)
-        named(self, "page-map", title="Page map")
+        named(self, "page-map", title=tr("Page map"))
 
     @property
     def at(self) -> int:

@@ -17,6 +17,7 @@ from app.cache.tree_view import TreeView
 from app.charts.figure import Figure
 from app.charts.hues import ChatHues
 from app.charts.page_states import PageStates
+from app.language import tr
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, named, say
@@ -56,6 +57,7 @@ class CachePanes(QWidget):
     def show_pages(self, pages: PageStates) -> None:
         self._ask_again(pages)
         self.map.show_pages(pages)
+        self._pages_figure.short = words.used(pages)
         self._pages_figure.setText(words.in_use(pages))
         elsewhere = words.elsewhere(pages)
         owned = chats_text(pages.owned(), self._chat, self._hues, self._theme, self._name)
@@ -107,7 +109,7 @@ class CachePanes(QWidget):
         if row is None:
             self.card.hide()
             return
-        line = f"{row.node.tokens:,} tokens, " + ", ".join(words.facts(row.node))
+        line = ", ".join([words.token_count(row.node.tokens), *words.facts(row.node)])
         place = self.tree.place(row).translated(self.tree.mapTo(self.window(), QPoint()))
         self.card.say(self._name(row.node.chat) if row.node.chat else "", line, _quoted(row.node.text), place)
 
@@ -116,12 +118,15 @@ class CachePanes(QWidget):
 
     def _lay_out(self) -> None:
         row = fill(QHBoxLayout(self), margins=0, spacing=0)
-        left = _pane("Page map", self._pages_figure)
+        left = _pane("Page map", tr("Page map"), self._pages_figure)  # not shown
         fill(left, (self.map, 1), self.states, self.chats)
-        middle = _pane("Prefix tree", self._tree_figure)
+        middle = _pane("Prefix tree", tr("Prefix tree"), self._tree_figure)  # not shown
         middle.addWidget(self.tree, 1)
-        right = _pane("Cache", None)
-        fill(right, (scrolling(self.figures), 1))
+        right = _pane("", tr("Cache"), None)
+        area = scrolling(self.figures)
+        bar = area.verticalScrollBar().sizeHint().width()
+        self.figures.widened.connect(lambda wide: area.setMinimumWidth(wide + bar))
+        fill(right, (area, 1))
         for index, (column, share) in enumerate(((left, 42), (middle, 38), (right, 20))):
             if index:
                 divider = named(QFrame(), edge="left")
@@ -136,12 +141,12 @@ class CachePanes(QWidget):
             self.show_pages(self.map.pages)
 
 
-def _pane(title: str, figure: Figure | None) -> QVBoxLayout:
+def _pane(name: str, title: str, figure: Figure | None) -> QVBoxLayout:
     column = fill(QVBoxLayout(), margins=(14, 10, 14, 10), spacing=8)
     head = QHBoxLayout()
     head.addWidget(ElidedLabel(title, "caption"), 1)
     if figure is not None:
-        named(figure, f"cache.{title}")
+        named(figure, f"cache.{name}")
         head.addWidget(figure)
     column.addLayout(head)
     return column
@@ -149,4 +154,4 @@ def _pane(title: str, figure: Figure | None) -> QVBoxLayout:
 
 def _quoted(text: str) -> str:
     short = words.readable(text)
-    return f"“{short[:220]}{'…' if len(short) > 220 else ''}”" if short else ""
+    return tr("“{text}”", text=f"{short[:220]}{'…' if len(short) > 220 else ''}") if short else ""

@@ -8,6 +8,7 @@ import msgspec
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from app.cache import words
+from app.language import tr
 from engine.protocol import RadixTree, TreeNode
 
 
@@ -21,9 +22,9 @@ class TreeRow(NamedTuple):
     @property
     def sentence(self) -> str:
         """The whole row, for a screen reader."""
-        mine = ", part of this chat" if self.current else ""
-        facts = ", ".join(words.facts(self.node))
-        return f"Level {self.depth + 1}: {self.node.tokens:,} tokens{mine}, {facts}: {words.readable(self.node.text)}"
+        mine = [tr("part of this chat")] if self.current else []
+        facts = ", ".join([words.token_count(self.node.tokens), *mine, *words.facts(self.node)])
+        return tr("Level {n}: {facts}: {text}", n=self.depth + 1, facts=facts, text=words.readable(self.node.text))
 
 
 def rows_of(tree: RadixTree, chat: str, older: float = 0.0) -> list[TreeRow]:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemD
 from app.cache import words
 from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.charts.hues import ChatHues
+from app.language import figure, tr
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import named
 from engine.protocol import RadixTree
@@ -55,7 +56,7 @@ class RunDelegate(QStyledItemDelegate):
         painter.setPen(strong if row.current else faint)
         middle = Qt.AlignmentFlag.AlignVCenter
         tokens = QRect(left + BAR_PX, area.top(), theme.px(TOKENS_PX) - 8, area.height())
-        painter.drawText(tokens, middle | Qt.AlignmentFlag.AlignRight, f"{row.node.tokens:,}")
+        painter.drawText(tokens, middle | Qt.AlignmentFlag.AlignRight, figure(row.node.tokens))
         metrics, facts = painter.fontMetrics(), words.facts(row.node)
         room = area.right() - 8 - tokens.right() - 12
         # The facts that matter least go first where the column is narrow; the text keeps two fifths of it.
@@ -95,7 +96,7 @@ class TreeView(QListView):
         self._tree: RadixTree | None = None
         self._came = self._told = 0.0
         self._chat = ""
-        named(self, "prefix-tree", title="Prefix tree")
+        named(self, "prefix-tree", title=tr("Prefix tree"))
         self.setModel(self.rows)
         self.setItemDelegate(RunDelegate(theme, hues, self.rows, self))
         self.setUniformItemSizes(True)

@@ -10,6 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.charts.hues import ChatHues
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 from engine.protocol import PageDescribed, RadixTree, Telemetry
@@ -40,7 +41,7 @@ class CacheView(QWidget):
         self.name: Callable[[str], str] = lambda chat: chat
         """The title of a chat, for people."""
         self.panes: CachePanes | None = None
-        named(self, "cache", title="Cache", surface="panel", edge="top")
+        named(self, "cache", title=tr("Cache"), surface="panel", edge="top")
         self._row = fill(QHBoxLayout(self), margins=0)
 
     def show_chat(self, chat: str) -> None:

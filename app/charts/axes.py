@@ -11,11 +11,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.language import tr
 from app.theme.theme import SECTION_PX, Theme
 
 SPAN = 60.0
 """Seconds on the time axis."""
-_TIMES = ((-SPAN, "-60 s"), (-SPAN / 2, "-30 s"), (0.0, "now"))
+_TIMES = ((-SPAN, "-60 s"), (-SPAN / 2, "-30 s"), (0.0, tr("now")))
 _GAP = 6
 _LINE_PX = 1.5
 

@@ -46,9 +46,10 @@ class LegendLabel(QLabel):
 
     def _draw(self) -> None:
         tokens = self._theme.tokens
+        marked = '<span style="color:{}">{}</span>&nbsp;{}'  # not shown
         self.setText(
             "&nbsp; ".join(
-                f'<span style="color:{getattr(tokens, color, color)}">{mark}</span>&nbsp;{self._whole(text)}'
+                marked.format(getattr(tokens, color, color), mark, self._whole(text))
                 for color, text, mark in self._shown
             )
         )

@@ -72,11 +72,12 @@ def decode(message: PageMap) -> PageStates:
         states = np.frombuffer(zlib.decompress(message.states), dtype=np.uint8)
         owners = np.frombuffer(zlib.decompress(message.owners), dtype="<u2")
     except zlib.error as error:
-        raise ValueError(f"a page map is damaged: {error}") from error
+        raise ValueError(f"a page map is damaged: {error}") from error  # not shown
     if not len(states) == len(owners) == message.total:
-        raise ValueError(f"a page map of {message.total} pages has {len(states)} states and {len(owners)} owners")
+        found = f"{len(states)} states and {len(owners)} owners"  # not shown
+        raise ValueError(f"a page map of {message.total} pages has {found}")  # not shown
     if message.total and (states.max() >= len(PAGE_STATES) or owners.max() > len(message.legend)):
-        raise ValueError("a page map names a state or an owner that it does not explain")
+        raise ValueError("a page map names a state or an owner that it does not explain")  # not shown
     return PageStates(states, owners, message.legend, message.page_tokens, message.swapped, message.saved)
 
 

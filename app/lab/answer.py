@@ -7,6 +7,7 @@ from typing import NamedTuple
 from app.history.records import AnswerStats
 from app.lab.layout import PageSection, label
 from app.lab.pictures import PictureView
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import named
 from app.words import PAGE_TOKENS
@@ -58,9 +59,13 @@ def _of_cache(answer: OwnAnswer) -> str:
     if not usage.cached_tokens:
         return ""
     left = usage.prompt_tokens - usage.cached_tokens
-    return (
-        f"{usage.cached_tokens:,} of the {usage.prompt_tokens:,} tokens of its prompt came from the cache, so only "
-        f"{left:,} had to be read before its first word, which came after {timings.ttft_ms:,.0f} ms."
+    return tr(
+        "{cached:,} of the {prompt:,} tokens of its prompt came from the cache, so only {left:,} had to be read before "
+        "its first word, which came after {ms:,.0f} ms.",
+        cached=usage.cached_tokens,
+        prompt=usage.prompt_tokens,
+        left=left,
+        ms=timings.ttft_ms,
     )
 
 
@@ -68,10 +73,14 @@ def _of_drafts(answer: OwnAnswer) -> str:
     usage, timings = answer.usage, answer.timings
     if not timings.proposed:
         return ""
-    return (
-        f"{timings.tokens_per_step:.1f} tokens a step: its {usage.generated_tokens:,} tokens took {timings.steps:,} "
-        f"steps, where one without drafts gives one token. {timings.accepted:,} of {timings.proposed:,} drafted tokens "
-        "were accepted."
+    return tr(
+        "{rate:.1f} tokens a step: its {tokens:,} tokens took {steps:,} steps, where one without drafts gives one "
+        "token. {accepted:,} of {drafted:,} drafted tokens were accepted.",
+        rate=timings.tokens_per_step,
+        tokens=usage.generated_tokens,
+        steps=timings.steps,
+        accepted=timings.accepted,
+        drafted=timings.proposed,
     )
 
 
@@ -80,8 +89,8 @@ class AnswerCard(PageSection):
 
     def __init__(self, name: str, answer: OwnAnswer, theme: Theme) -> None:
         super().__init__(box=True)
-        named(self, "lab.answer", title="Your answer")
-        self.add(label(f"Your answer to “{answer.asked}”", "figure", "lab.answer.title"))
+        named(self, "lab.answer", title=tr("Your answer"))
+        self.add(label(tr("Your answer to “{asked}”", asked=answer.asked), "figure", "lab.answer.title"))
         for sentence in sentences(name, answer):
             self.add(label(sentence, name="lab.answer.figures"))
         self.picture: PictureView | None = None

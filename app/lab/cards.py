@@ -11,6 +11,8 @@ from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures import Miniature
 from app.lab.pictures.examples import EXAMPLES
 from app.lab.runs import LabRuns
+from app.language import known, tr
+from app.panel.verdicts import capital
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, fill, named
@@ -33,7 +35,8 @@ class Card(QFrame):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         column = fill(QVBoxLayout(self), margins=(14, 12, 14, 12), spacing=6)
         open_it = QPushButton(button_text(words.heading(page)))
-        named(open_it, f"lab.open.{page.name}", title=f"Open experiment {page.number}: {page.title}", kind="heading")
+        title = tr("Open experiment {number}: {title}", number=page.number, title=known(page.title))
+        named(open_it, f"lab.open.{page.name}", title=title, kind="heading")
         open_it.clicked.connect(lambda: self.opened.emit(page.name))
         self._tick = label("✓", "good")
         head = fill(QHBoxLayout(), open_it, 1, self._tick)
@@ -41,7 +44,9 @@ class Card(QFrame):
         self.picture = Miniature(theme, self)
         self.picture.hide()
         shown = fill(QVBoxLayout(), self.picture, 1, spacing=0)
-        about = fill(QHBoxLayout(), shown, (label(page.question, "caption"), 1, Qt.AlignmentFlag.AlignTop), spacing=12)
+        about = fill(
+            QHBoxLayout(), shown, (label(known(page.question), "caption"), 1, Qt.AlignmentFlag.AlignTop), spacing=12
+        )
         fill(column, about, 1)
         self.found = label("", "caption", f"lab.card.{page.name}.found")
         self.below = label("", "caption", f"lab.card.{page.name}.below")
@@ -75,14 +80,14 @@ class Card(QFrame):
         self.note.setVisible(bool(note) and not running and not (found and note == words.STOPPED))
         set_role(self.note, words.note_role(note))
         if running:
-            text, role = "Running now…", "caption"
+            text, role = tr("Running now…"), "caption"
         elif found:
             text, role = found, "small-figure"
         elif page.refused:
             text, role = words.refusal(page), "warn"
         else:
             text, role = words.minutes(page.seconds), "caption"
-        self.found.setText(f"{text[0].upper()}{text[1:]}")
+        self.found.setText(capital(text))
         set_role(self.found, role)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -105,9 +110,9 @@ class Overview(PageSection):
             card.opened.connect(self.opened)
         for group in dict.fromkeys(card.page.group for card in self.cards):
             of_group = [card for card in self.cards if card.page.group == group]
-            self.add(PageSection(group).add(ColumnsLayout(of_group, theme, _CARD_PX, 2)))
+            self.add(PageSection(known(group)).add(ColumnsLayout(of_group, theme, _CARD_PX, 2)))
         if runs.trouble and runs.index is None:
-            again = named(QPushButton("Try again"), "lab.again", clicked=runs.refresh)
+            again = named(QPushButton(tr("Try again")), "lab.again", clicked=runs.refresh)
             self.column.addWidget(again, 0, Qt.AlignmentFlag.AlignLeft)
         self.column.addStretch(1)
 

@@ -16,6 +16,7 @@ from app.lab.pictures.words import moment
 from app.lab.player import Player
 from app.lab.result import ResultView
 from app.lab.sliders import Sliders
+from app.language import known, tr
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, fill, named, say, switched, take_out, tip
@@ -44,7 +45,12 @@ class ExperimentView(PageSection):
         self.result: LabResult | None = None
         self.found: ResultView | None = None
         self.refused = PageSection(box=True).add(label(words.refusal(page), "warn", "lab.refused"))
-        self.add(self.refused, PageSection("The problem").add(label(page.problem)), self._prediction(), self._run_row())
+        self.add(
+            self.refused,
+            PageSection(tr("The problem")).add(label(known(page.problem))),
+            self._prediction(),
+            self._run_row(),
+        )
         self.note = label("", "bad", "lab.note")
         self.note.hide()
         self.add(self.note)
@@ -196,11 +202,12 @@ class ExperimentView(PageSection):
             QWidget.setTabOrder(before, after)
 
     def _prediction(self) -> QWidget:
-        part = PageSection("Predict").add(label(self.page.question, name="lab.question"))
+        question = known(self.page.question)
+        part = PageSection(tr("Predict")).add(label(question, name="lab.question"))
         group = QButtonGroup(self)
         radios = []
-        for at, choice in enumerate(self.page.choices):
-            radio = named(QRadioButton(button_text(choice)), f"lab.choice.{at}", title=f"{self.page.question} {choice}")
+        for at, choice in enumerate(map(known, self.page.choices)):
+            radio = named(QRadioButton(button_text(choice)), f"lab.choice.{at}", title=f"{question} {choice}")
             radio.setChecked(at == self._choice)
             switched(radio, partial(self._choose, at))
             group.addButton(radio, at)
@@ -216,11 +223,11 @@ class ExperimentView(PageSection):
         self.run = self._button(words.run(self.page, False, ""), "lab.run")
         self.run.setProperty("kind", "primary")
         self.run.clicked.connect(lambda: self.run_asked.emit({}))
-        self.cancel = self._button("Cancel", "lab.cancel")
+        self.cancel = self._button(tr("Cancel"), "lab.cancel")
         self.cancel.setToolTip(words.ESCAPE)
         self.cancel.clicked.connect(self.cancel_asked)
         self.cancel.hide()
-        self.bar = named(QProgressBar(textVisible=False), title="Progress of the experiment")
+        self.bar = named(QProgressBar(textVisible=False), title=tr("Progress of the experiment"))
         self.bar.hide()
         self.status = label("", "caption", "lab.status")
         row = fill(QHBoxLayout(), self.run, self.cancel, (self.status, 1), spacing=12)
@@ -239,14 +246,14 @@ class ExperimentView(PageSection):
         return box
 
     def _try_part(self) -> QWidget:
-        self.again = self._button("Run with these", "lab.try")
+        self.again = self._button(tr("Run with these"), "lab.try")
         self.again.clicked.connect(lambda: self.run_asked.emit(self.sliders.values))
-        part = PageSection("Try other sizes").add(label(words.TRY, "caption"), self.sliders)
+        part = PageSection(tr("Try other sizes")).add(label(words.TRY, "caption"), self.sliders)
         part.column.addWidget(self.again, 0, Qt.AlignmentFlag.AlignLeft)
         return part
 
     def _use_row(self) -> QWidget:
-        self.use = self._button("Use in my chats", "lab.use")
+        self.use = self._button(tr("Use in my chats"), "lab.use")
         self.use.clicked.connect(self.use_asked)
         self.used = label("", "caption", "lab.used")
         row = fill(QHBoxLayout(), self.use, (self.used, 1), spacing=12)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QGridLayout, QSizePolicy, QWidget
 from app.lab import words
 from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures.plot import colors
+from app.language import tr
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import Metric
@@ -47,8 +48,8 @@ class Dots(QWidget):
         self._low, self._high = ends or _ends([value for side in runs for value in side] or [0.0], metric.unit)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         every = "; ".join(", ".join(told(value, metric) for value in side) for side in runs)
-        self.setAccessibleName(f"{words.title(metric)}: single runs")
-        named(self, tooltip=tip(f"Single runs: {every}"), accessibleDescription=every)
+        self.setAccessibleName(tr("{figure}: single runs", figure=words.title(metric)))
+        named(self, tooltip=tip(tr("Single runs: {runs}", runs=every)), accessibleDescription=every)
         theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:

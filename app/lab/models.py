@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.lab import words
 from app.lab.layout import label
 from app.lab.runs import Subject
+from app.language import tr
 from app.theme.widgets import Segments, fill
 from engine.protocol.lab import LabPage
 
@@ -25,7 +26,7 @@ class ModelChoice(QWidget):
         self._bundled = ""
         self.own_taken = False
         """True if the person took the own one."""
-        self._buttons = Segments("Model of the experiments", (), (), "lab.model")
+        self._buttons = Segments(tr("Model of the experiments"), (), (), "lab.model")
         self._buttons.chosen.connect(self._on_chosen)
         self._memory = label("", "caption", "lab.memory")
         self._memory.hide()

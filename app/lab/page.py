@@ -32,6 +32,7 @@ from app.lab.runs import LabRuns, Subject
 from app.lab.sliders import SettingSlider
 from app.lab.tools import COMPARE, ROOFLINE, TOOLS
 from app.lab.topics import TopicList
+from app.language import tr
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named, say, tip
@@ -163,7 +164,7 @@ class LabView(FocusFirst):
         column = fill(QVBoxLayout(body), margins=(24, 16, 18, 0), spacing=10)
         head = fill(QHBoxLayout(), (self.title, 1), self.everything, self.save, margins=(0, 0, 6, 0), spacing=12)
         fill(column, head, self.models, self.said, self.saved)
-        self._scroll = scrolling(title="Experiment")
+        self._scroll = scrolling(title=tr("Experiment"))
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
         self.lesson = IntoView(self._scroll)
@@ -204,9 +205,9 @@ class LabView(FocusFirst):
         """The list of the experiments, and the page that was open."""
         self.topics.fill(self._runs.pages.values())
         wanted = self._wanted or self.open_page
-        known = wanted in self._runs.pages or wanted in TOOLS
-        self.topics.choose(wanted if known else "")
-        self._wanted = "" if known else self._wanted
+        there = wanted in self._runs.pages or wanted in TOOLS
+        self.topics.choose(wanted if there else "")
+        self._wanted = "" if there else self._wanted
         self._show()
 
     def _on_topic(self, name: str) -> None:
@@ -231,7 +232,7 @@ class LabView(FocusFirst):
         self._refresh()
 
     def _show_roofline(self) -> None:
-        self.title.setText("Roofline of this computer")
+        self.title.setText(tr("Roofline of this computer"))
         self.roof = RooflineView(self._runs.roofline, self._theme)
         self.roof.run_asked.connect(lambda: self._runs.start([(ROOFLINE, self.models.taken)]))
         self.roof.cancel_asked.connect(self._runs.cancel)
@@ -239,7 +240,7 @@ class LabView(FocusFirst):
 
     def _show_all(self) -> None:
         self.open_page = ""
-        self.title.setText("See what each technique buys")
+        self.title.setText(tr("See what each technique buys"))
         self.overview = Overview(self._runs, self._theme)
         self.overview.opened.connect(self.show_experiment)
         self._put(self.overview)
@@ -299,9 +300,9 @@ class LabView(FocusFirst):
         overview = self.view is None and self.roof is None
         running = bool(runs.running)
         total = sum(page.seconds for page in runs.pages.values() if self.models.subject(page) is not None)
-        cancel = words.STOPPING if runs.stopping else "Cancel"
+        cancel = words.STOPPING if runs.stopping else tr("Cancel")
         self.everything.setVisible(overview and bool(runs.pages))
-        self.everything.setText(cancel if running else f"Run all, {words.minutes(total)}")
+        self.everything.setText(cancel if running else tr("Run all, {time}", time=words.minutes(total)))
         self.everything.setEnabled(running or not blocked)
         self.everything.setToolTip(tip("" if running else blocked))
         self.save.setVisible(self.view is not None)

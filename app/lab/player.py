@@ -8,6 +8,7 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.lab.sliders import PageSlider
+from app.language import tr
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 
@@ -15,7 +16,6 @@ _FRAME_MS, _SLOWEST_MS, _SECONDS = 40, 400, 12
 """A moment takes from one to the other, and all of them about so many seconds, however many there are."""
 MEASURED = 50
 """Moments that tell how wide what is said may become."""
-PLAY, PAUSE = "Play", "Pause"
 
 
 class Player(QWidget):
@@ -28,9 +28,9 @@ class Player(QWidget):
         self._said: Callable[[int], str] = lambda _: ""
         self.button = QPushButton()
         self.button.setObjectName("lab.play")
-        self.button.setToolTip(tip("Show again how these pictures came about, all sides at the same pace."))
+        self.button.setToolTip(tip(tr("Show again how these pictures came about, all sides at the same pace.")))
         self.button.clicked.connect(self._toggle)
-        self.slider = named(PageSlider(), "lab.moment", title="Moment of the run")
+        self.slider = named(PageSlider(), "lab.moment", title=tr("Moment of the run"))
         self.slider.valueChanged.connect(self._on_moved)
         self.slider.sliderPressed.connect(self.stop)
         self._where = named(QLabel(), "lab.moment.said", role="caption")
@@ -60,7 +60,7 @@ class Player(QWidget):
     def stop(self) -> None:
         """Stay where it is."""
         self._timer.stop()
-        self._name(PLAY)
+        self._name(tr("Play"), tr("Play: how these pictures came about"))
 
     def finish(self) -> None:
         """Stop, with all there."""
@@ -75,7 +75,7 @@ class Player(QWidget):
         if self.slider.value() == count:
             self.slider.setValue(0)
         self._timer.start(min(_SLOWEST_MS, max(_FRAME_MS, 1000 * _SECONDS // max(1, count))))
-        self._name(PAUSE)
+        self._name(tr("Pause"), tr("Pause: how these pictures came about"))
 
     def _step(self) -> None:
         by = max(1, round(self.slider.maximum() * _FRAME_MS / (1000 * _SECONDS)))
@@ -99,6 +99,6 @@ class Player(QWidget):
         most = max(metrics.horizontalAdvance(self._said(min(at, last))) for at in shown)
         self._where.setMinimumWidth(most + metrics.averageCharWidth())
 
-    def _name(self, text: str) -> None:
+    def _name(self, text: str, title: str) -> None:
         self.button.setText(text)
-        self.button.setAccessibleName(f"{text}: how these pictures came about")
+        self.button.setAccessibleName(title)

@@ -13,10 +13,11 @@ from app.lab.figures import figure_row
 from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures import PlotView
 from app.lab.steps import StepRunner
+from app.language import known, tr
+from app.panel.verdicts import headline_of
 from app.texts.side_by_side import BothTexts, Side
 from app.theme.theme import Theme
 from app.theme.widgets import named
-from engine.protocol import compared
 from engine.protocol.lab import LabPage, LabResult, LabText, PaperFigure, Plot
 
 _PLOT_PX = 220
@@ -31,14 +32,14 @@ class ResultView(PageSection):
         self._theme = theme
         self.setObjectName("lab.result")
         self.column.setSpacing(16)
-        self.headline = label(compared.headline_of(result), "headline", "lab.headline")
-        said, mark = label(result.second, "figure", "lab.second"), words.quiet(result)
+        self.headline = label(headline_of(result), "headline", "lab.headline")
+        said, mark = label(known(result.second), "figure", "lab.second"), words.quiet(result)
         quiet = label(mark.text, mark.tone, "lab.quiet")
         predicted = words.prediction(page, choice, result)
         self.prediction = label(predicted.text, predicted.tone, "lab.prediction")
         self.lesson = lesson = PageSection(box=True)
         lesson.setProperty("card", "notice")
-        lesson.add(label(result.lesson, "figure", "lab.lesson"))
+        lesson.add(label(known(result.lesson), "figure", "lab.lesson"))
         if result.why:
             lesson.add(label(result.why[0], name="lab.here"))
         head = PageSection().add(self.headline, said, quiet, self.prediction)
@@ -55,17 +56,18 @@ class ResultView(PageSection):
         for figure in result.figures:
             if figure.effects:
                 row = figure_row(figure, result.sides, self._theme)
-                self.add(row if self.figures else PageSection("Figures").add(row))
+                self.add(row if self.figures else PageSection(tr("Figures")).add(row))
                 self.figures.append(row)
                 yield
         if result.text is not None:
             self.add(self._texts(result.text, result.sides))
             yield
-        ours = [PageSection("This computer" if page.papers else "", box=True) for _ in result.plots]
+        ours = [PageSection(tr("This computer") if page.papers else "", box=True) for _ in result.plots]
         theirs = [PageSection(words.source(each), box=True) for each in page.papers]
         if ours or theirs:
             columns = ColumnsLayout([*ours, *theirs], self._theme, 360, min(2, len(ours) + len(theirs)))
-            self.add(PageSection("Here, and in the paper" if theirs else "On this computer").add(columns))
+            title = tr("Here, and in the paper") if theirs else tr("On this computer")
+            self.add(PageSection(title).add(columns))
             yield
         for box, plot in zip(ours, result.plots, strict=True):
             box.column.addWidget(self._drawn(plot, result.sides), 1)
@@ -86,18 +88,18 @@ class ResultView(PageSection):
             self.add(ColumnsLayout(alike, self._theme, 260, 3))
             yield
         self.add(
-            PageSection("When it does not help").add(label(page.fails, name="lab.fails")),
-            PageSection("How it was taken").add(label(words.taken(result), "caption", "lab.taken")),
+            PageSection(tr("When it does not help")).add(label(known(page.fails), name="lab.fails")),
+            PageSection(tr("How it was taken")).add(label(words.taken(result), "caption", "lab.taken")),
         )
 
     def _texts(self, text: LabText, sides: list[str]) -> PageSection:
         said = words.text_verdict(text, sides)
-        part = PageSection("The text").add(label(said.text, said.tone, "lab.text"))
+        part = PageSection(tr("The text")).add(label(said.text, said.tone, "lab.text"))
         if text.same and text.texts:
             part.add(label(words.SAMPLE, "caption"), label(text.texts[0].strip(), "mute"))
         elif of_sides := words.written(text, sides):
             (name, first), (other_name, second) = of_sides[0], of_sides[words.differing(text)]
-            one, other = Side(name, "", first), Side(other_name, "", second)
+            one, other = Side(known(name), "", first), Side(known(other_name), "", second)
             both = BothTexts(one, other, "", self._theme)
             both.sentence.hide()  # the verdict says it, in tokens
             for view in both.views:
@@ -116,14 +118,14 @@ class ResultView(PageSection):
                 textInteractionFlags=Qt.TextInteractionFlag.LinksAccessibleByMouse
                 | Qt.TextInteractionFlag.LinksAccessibleByKeyboard,
             ),
-            title=f"The paper: {paper.title}",
+            title=tr("The paper: {title}", title=paper.title),
         )
         box.add(link)
         if paper.plot is not None:
             box.column.addWidget(self._drawn(paper.plot), 1)
-        box.add(label(paper.claim), label(paper.setting, "caption"))
+        box.add(label(known(paper.claim)), label(known(paper.setting), "caption"))
         if paper.place:
-            box.add(label(paper.place, "tiny"))
+            box.add(label(known(paper.place), "tiny"))
         if paper.plot is None:
             box.column.addStretch(1)
 
@@ -134,6 +136,6 @@ class ResultView(PageSection):
 
 
 def _list(title: str, sentences: list[str]) -> PageSection:
-    part = PageSection(title).add(*(label(sentence, "mute") for sentence in sentences))
+    part = PageSection(title).add(*(label(known(sentence), "mute") for sentence in sentences))
     part.column.addStretch(1)
     return part

@@ -11,29 +11,31 @@ from app.lab import words
 from app.lab.layout import PageSection, label
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
+from app.language import figure, known, tr
 from app.settings.page import device_title
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, say, take_out
-from engine.base.sizes import figure
-from engine.protocol.lab import LabRoofline, PointGroup, RoofPoint
+from engine.protocol.lab import Ceiling, LabRoofline, PointGroup, RoofPoint
 
-PURPOSE = (
+PURPOSE = tr(
     "To write a token, the processor or GPU reads the weights and the cache, and computes with them. Whichever takes "
     "longer is the limit, the roof, and nothing passes it. This measures the ceilings and shows where the model "
     "stands. A pass that multiplies packed weights and others has a roof between those two ceilings: the solid stroke "
     "over each measured point. A pass is one run through the model: prefill reads a prompt, decode writes a token for "
     "each answer of a batch, and verify checks draft tokens."
 )
-MEASURING = "Measuring the ceilings, then one answer, eight together, and a prompt…"
+MEASURING = tr("Measuring the ceilings, then one answer, eight together, and a prompt…")
 GROUPS: dict[PointGroup, str] = {
-    "measured": "Where it stands",
-    "batch": "What more answers at once would move",
-    "drafts": "What draft tokens would move",
-    "switch": "What each switch would move",
+    "measured": tr("Where it stands"),
+    "batch": tr("What more answers at once would move"),
+    "drafts": tr("What draft tokens would move"),
+    "switch": tr("What each switch would move"),
 }
+SECONDS = 30
+"""How long it takes, about."""
 GAP_PX = 8
 """Above a group."""
-COLUMNS = ("tokens a second", "operations a byte")
+COLUMNS = (tr("tokens a second"), tr("operations a byte"))
 
 
 class RooflineView(QWidget):
@@ -67,9 +69,9 @@ class RooflineView(QWidget):
             take_out(self._shown)
         self._shown = shown = PageSection().add(
             RoofView(found, self._theme),
-            PageSection("What it says").add(*(label(sentence) for sentence in found.sentences)),
-            PageSection("All points").add(points_table(found)),
-            PageSection("How it was taken").add(*(label(line, "caption") for line in taken(found))),
+            PageSection(tr("What it says")).add(*(label(known(sentence)) for sentence in found.sentences)),
+            PageSection(tr("All points")).add(points_table(found)),
+            PageSection(tr("How it was taken")).add(*(label(line, "caption") for line in taken(found))),
         )
         shown.column.setSpacing(self._inside.column.spacing())
         self._inside.column.insertWidget(self._inside.column.count() - 1, shown)  # above what stretches
@@ -78,7 +80,11 @@ class RooflineView(QWidget):
     def show_state(self, running: bool, stopping: bool, blocked: str, note: str) -> None:
         """``stopping``: it was told to stop; ``blocked``: why it cannot run now; ``note``: how it ended last."""
         self._running = running
-        self.run.setText("Cancel" if running else f"Measure {'again' if self._again else 'this computer'}, about 30 s")
+        time = words.minutes(SECONDS)
+        measure = (
+            tr("Measure again, {time}", time=time) if self._again else tr("Measure this computer, {time}", time=time)
+        )
+        self.run.setText(tr("Cancel") if running else measure)
         self.run.setEnabled(running or not blocked)
         doing = words.STOPPING if stopping else MEASURING
         say(self.state, doing if running else blocked or note)
@@ -93,7 +99,7 @@ def points_table(found: LabRoofline) -> QWidget:
     rows = itertools.count()
     for group, heading in GROUPS.items():
         points = [point for point in found.points if point.group == group]
-        settings = {point.setting for point in points}
+        settings = {known(point.setting) for point in points}
         common = settings.pop() if len(settings) == 1 else ""
         if points:
             first = grid.count() == 0
@@ -102,9 +108,10 @@ def points_table(found: LabRoofline) -> QWidget:
                 title.setContentsMargins(0, 0 if first else GAP_PX, 0, 0)
             _add(grid, next(rows), head, *titles)
         for point in points:
-            about = held_against(point, found) + ("" if common else f"; {point.setting}")
-            figures = (figure(point.tokens), f"{point.intensity:,.1f}")
-            _add(grid, next(rows), label(point.name), *map(label, figures), label(about, "caption"))
+            about = held_against(point, found) + ("" if common else f"; {known(point.setting)}")
+            rate = figure(point.tokens, ",.0f" if point.tokens >= 9.95 else ".1f")
+            figures = (rate, figure(point.intensity, ",.1f"))
+            _add(grid, next(rows), label(known(point.name)), *map(label, figures), label(about, "caption"))
     return card
 
 
@@ -116,17 +123,29 @@ def _add(grid: QGridLayout, row: int, *cells: QWidget) -> None:
 def held_against(point: RoofPoint, found: LabRoofline) -> str:
     if point.group == "measured":
         median, fastest = (percent(rate / point.roof) for rate in (point.operations, point.high))
-        return f"{median} of its roof, the fastest pass {fastest}"
+        return tr("{median} of its roof, the fastest pass {fastest}", median=median, fastest=fastest)
     if point.tokens == found.limit:
-        return "the limit that one answer cannot pass"
-    return f"{point.tokens / found.limit:.2f}× the limit of one answer"
+        return tr("the limit that one answer cannot pass")
+    return tr("{factor:.2f}× the limit of one answer", factor=point.tokens / found.limit)
 
 
 def taken(found: LabRoofline) -> list[str]:
     """Lines on the machine of the measurement, and on the way each ceiling was measured."""
-    ceilings = [
-        f"{each.name}: {each.value / 1e9:,.1f} billion {each.unit} a second. {each.taken}"
-        + (f" But {each.raised}" if each.raised else "")
-        for each in found.ceilings
-    ]
-    return [f"{found.model} on {device_title(found.device)}, {found.machine}, {found.date}", *ceilings]
+    where = tr(
+        "{model} on {device}, {machine}, {date}",
+        model=found.model,
+        device=device_title(found.device),
+        machine=found.machine,
+        date=found.date,
+    )
+    return [where, *map(_ceiling, found.ceilings)]
+
+
+def _ceiling(each: Ceiling) -> str:
+    name, value = known(each.name), each.value / 1e9
+    if each.unit == "bytes":
+        said = tr("{ceiling}: {value:,.1f} billion bytes a second.", ceiling=name, value=value)
+    else:
+        said = tr("{ceiling}: {value:,.1f} billion operations a second.", ceiling=name, value=value)
+    raised = tr("But {raised}", raised=known(each.raised)) if each.raised else ""
+    return " ".join(filter(None, [said, known(each.taken), raised]))

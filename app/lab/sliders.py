@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSlider, QWidget
 
+from app.language import figure, known
 from app.theme.widgets import fill, named
 from engine.protocol.lab import LabSetting
 
@@ -28,7 +29,7 @@ class SettingSlider(PageSlider):
     def __init__(self, setting: LabSetting) -> None:
         super().__init__()
         self._setting = setting
-        named(self, f"lab.set.{setting.key}", title=setting.title)
+        named(self, f"lab.set.{setting.key}", title=known(setting.title))
         steps = (setting.most - setting.least) // setting.step
         self.setRange(setting.least, setting.least + steps * setting.step)
         self.setSingleStep(setting.step)
@@ -52,12 +53,12 @@ class Sliders(QWidget):
         self.each: list[SettingSlider] = []
         grid = fill(QGridLayout(self), margins=0, spacing=(12, -1), wide=1)
         for row, setting in enumerate(self._settings):
-            slider, value = SettingSlider(setting), QLabel(f"{setting.least:,}")
-            title = QLabel(setting.title)
+            slider, value = SettingSlider(setting), QLabel(figure(setting.least))
+            title = QLabel(known(setting.title))
             title.setBuddy(slider)
             named(value, role="small-figure", alignment=Qt.AlignmentFlag.AlignRight)
-            value.setMinimumWidth(value.fontMetrics().horizontalAdvance(f"{setting.most:,}0"))
-            slider.valueChanged.connect(lambda _, of=slider, label=value: label.setText(f"{of.value():,}"))
+            value.setMinimumWidth(value.fontMetrics().horizontalAdvance(f"{figure(setting.most)}0"))
+            slider.valueChanged.connect(lambda _, of=slider, label=value: label.setText(figure(of.value())))
             slider.valueChanged.connect(lambda: self.changed.emit(self.values))
             for column, widget in enumerate((title, slider, value)):
                 grid.addWidget(widget, row, column)

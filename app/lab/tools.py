@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from app.language import tr
+
 COMPARE = "compare"
 ROOFLINE = "roofline"
-TOOLS = {COMPARE: "Compare any settings", ROOFLINE: "Roofline"}
+TOOLS = {COMPARE: tr("Compare any settings"), ROOFLINE: tr("Roofline")}
 """Titles."""

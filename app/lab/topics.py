@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem, QStyledIt
 
 from app.lab import words
 from app.lab.tools import COMPARE, TOOLS
+from app.language import known, tr
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from app.theme.widgets import named
@@ -36,7 +37,7 @@ class TopicList(QListWidget):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        named(self, title="Experiments", horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        named(self, title=tr("Experiments"), horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setItemDelegate(_TopicDelegate(self))
         named(self, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.setResizeMode(QListView.ResizeMode.Adjust)
@@ -46,14 +47,14 @@ class TopicList(QListWidget):
         """Make the list anew, with nothing chosen."""
         self.blockSignals(True)
         self.clear()
-        self._add("All experiments", "")
+        self._add(tr("All experiments"), "")
         group = ""
         for page in pages:
             if page.group != group:
                 group = page.group
-                self._add_heading(group)
-            self._add(words.heading(page), page.name, page.title)
-        self._add_heading("On this computer")
+                self._add_heading(known(group))
+            self._add(words.heading(page), page.name, known(page.title))
+        self._add_heading(tr("On this computer"))
         for name, title in TOOLS.items():
             self._add(title, name, title)
         self.blockSignals(False)
@@ -69,19 +70,19 @@ class TopicList(QListWidget):
         self.setIconSize(QSize(side, side))
         blank = QPixmap(side, side)  # in the place of a tick, so that names stand in one column
         blank.fill(Qt.GlobalColor.transparent)
-        marks = {
-            "running": icon(self._theme, "measure", side, "accent"),
-            "with a result": icon(self._theme, "check", side, "good"),
-            "with a result, no verdict": icon(self._theme, "check", side, "mute"),
-            "no result": QIcon(blank),
+        states = {
+            "running": (icon(self._theme, "measure", side, "accent"), tr("running")),
+            "clear": (icon(self._theme, "check", side, "good"), tr("with a result")),
+            "unclear": (icon(self._theme, "check", side, "mute"), tr("with a result, no verdict")),
+            "none": (QIcon(blank), tr("no result")),
         }
         for item in map(self.item, range(self.count())):
             name, title = item.data(_NAME), item.data(_TITLE)
             if name:
-                state = "with a result" if found.get(name) else "with a result, no verdict"
-                state = "running" if name in running else state if name in found else "no result"
-                item.setIcon(marks[state])
-                item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {state}")
+                state = "clear" if found.get(name) else "unclear" if name in found else "none"
+                mark, said = states["running" if name in running else state]
+                item.setIcon(mark)
+                item.setData(Qt.ItemDataRole.AccessibleTextRole, title if name == COMPARE else f"{title}, {said}")
 
     def _add(self, text: str, name: str, title: str = "") -> None:
         item = QListWidgetItem(text)

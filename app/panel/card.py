@@ -11,6 +11,7 @@ from PySide6.QtCore import QEvent, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QToolButton, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.panel.effects import EffectLine
 from app.theme.room import scrolling
 from app.theme.sheet import set_role
@@ -39,7 +40,7 @@ class ResultCard(QFrame):
         named(self, "panel.card", card="tip", focusPolicy=Qt.FocusPolicy.ClickFocus)
         self.hide()
         self._title = ElidedLabel("", "figure")
-        self.close_button = named(QToolButton(), "panel.card.close", title="Close what was measured", kind="quiet")
+        self.close_button = named(QToolButton(), "panel.card.close", title=tr("Close what was measured"), kind="quiet")
         self.close_button.setText("×")
         self.close_button.clicked.connect(self.hide)
         self._at = named(QLabel(), "panel.card.progress", role="caption")
@@ -47,8 +48,8 @@ class ResultCard(QFrame):
         said = QWidget()
         self._said = fill(QVBoxLayout(said), margins=(0, 0, 4, 0), spacing=4)
         self._scroll = scrolling(said)
-        self.both = named(QPushButton("See both"), "panel.card.both", kind="link")
-        named(self.both, tooltip="Both answers side by side, with the place marked where they part")
+        self.both = named(QPushButton(tr("See both")), "panel.card.both", kind="link")
+        named(self.both, tooltip=tr("Both answers side by side, with the place marked where they part"))
         self.both.clicked.connect(lambda: self.both_asked.emit(self.key))
         head = fill(QHBoxLayout(), (self._title, 1), self.close_button, spacing=4)
         foot = fill(QHBoxLayout(), self.both, 1)
@@ -66,9 +67,9 @@ class ResultCard(QFrame):
         self.key, self._near = key, near
         near.installEventFilter(self)
         self._title.setText(title)
-        self.setAccessibleName(f"Measuring {title}")
+        self.setAccessibleName(tr("Measuring {title}", title=title))
         self._say([], False)
-        self.show_progress("Measuring…", None)
+        self.show_progress(tr("Measuring…"), None)
         self._high = RUNNING_PX
         self.place()
         self.show()
@@ -77,7 +78,9 @@ class ResultCard(QFrame):
     def show_progress(self, words: str, progress: CompareProgress | None) -> None:
         """``progress`` is that of a comparison; None where there are no runs to count."""
         counted = progress is not None and progress.total > 0
-        self._at.setText(f"Run {progress.done} of {progress.total}" if progress is not None and counted else words)
+        if progress is not None and counted:
+            words = tr("Run {done} of {total}", done=progress.done, total=progress.total)
+        self._at.setText(words)
         self._bar.fraction = progress.done / progress.total if progress is not None and counted else 0.0
         self._at.show()
         self._bar.setVisible(counted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.language import figure, known, tr
 from app.panel.menu_control import MenuControl
 from app.panel.titles import in_two
 from app.theme.numbers import Fraction, WholeNumber
@@ -28,7 +29,7 @@ class BoolControl(Toggle):
         switched(self, self.changed.emit)
 
     def set_spec(self, spec: OptionSpec) -> None:
-        self.setAccessibleName(spec.title)
+        self.setAccessibleName(known(spec.title))
         show_checked(self, bool(spec.value))
         self.setEnabled(not spec.disabled_reason)
 
@@ -39,15 +40,15 @@ class ChoiceControl(Segments):
     changed = Signal(object)
 
     def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
-        super().__init__(spec.title, spec.choices, spec.choice_titles or spec.choices, spec.key, parent)
+        super().__init__(known(spec.title), spec.choices, choice_titles(spec), spec.key, parent)
         self.chosen.connect(lambda choice: self.changed.emit(choice))
         self.set_spec(spec)
 
     def set_spec(self, spec: OptionSpec) -> None:
-        self.setAccessibleName(spec.title)
+        self.setAccessibleName(known(spec.title))
         self.choose(str(spec.value))
         for choice in spec.choices:
-            self.refuse(choice, spec.disabled_reason or spec.disabled_choices.get(choice, ""))
+            self.refuse(choice, known(spec.disabled_reason or spec.disabled_choices.get(choice, "")))
 
 
 class IntControl(WholeNumber):
@@ -63,7 +64,7 @@ class IntControl(WholeNumber):
         self._settle.setInterval(_SETTLE_MS)
         self._settle.timeout.connect(self._emit)
         self._last = int(spec.value)
-        self._zero_means = spec.zero_means if spec.minimum == 0 else ""
+        self._zero_means = known(spec.zero_means) if spec.minimum == 0 else ""
         self.setSpecialValueText(self._zero_means)
         self.setStepType(WholeNumber.StepType.AdaptiveDecimalStepType)
         low = int(spec.minimum if spec.minimum is not None else 0)
@@ -73,7 +74,7 @@ class IntControl(WholeNumber):
         self.valueChanged.connect(lambda _: self._settle.start())
 
     def set_spec(self, spec: OptionSpec) -> None:
-        self.setAccessibleName(spec.title)
+        self.setAccessibleName(known(spec.title))
         self.setEnabled(not spec.disabled_reason)
         if self._settle.isActive():
             return  # the person is still moving it
@@ -106,9 +107,9 @@ class FloatControl(Fraction):
             spec.minimum if spec.minimum is not None else -1e9, spec.maximum if spec.maximum is not None else 1e9
         )
         if spec.minimum == 0 and spec.zero_means:
-            self.setSpecialValueText(spec.zero_means)
+            self.setSpecialValueText(known(spec.zero_means))
         self.setDecimals(3)
-        unit = in_two(spec.title)[1]
+        unit = in_two(known(spec.title))[1]
         self.setSuffix(f" {unit}" if unit else "")
         self.setStepType(Fraction.StepType.AdaptiveDecimalStepType)
         self.set_spec(spec)
@@ -118,7 +119,7 @@ class FloatControl(Fraction):
         return self.locale().toString(value, "g", 7)
 
     def set_spec(self, spec: OptionSpec) -> None:
-        self.setAccessibleName(spec.title)
+        self.setAccessibleName(known(spec.title))
         self.setEnabled(not spec.disabled_reason)
         self.blockSignals(True)
         self.setValue(float(spec.value))
@@ -135,7 +136,7 @@ def control_for(spec: OptionSpec, theme: Theme) -> Control:
         case "bool":
             return BoolControl(spec, theme)
         case "choice":
-            short = len("".join(spec.choice_titles or spec.choices)) <= _MOST_LETTERS
+            short = len("".join(choice_titles(spec))) <= _MOST_LETTERS
             return ChoiceControl(spec) if short else MenuControl(spec)
         case "int":
             return IntControl(spec)
@@ -143,13 +144,18 @@ def control_for(spec: OptionSpec, theme: Theme) -> Control:
             return FloatControl(spec)
 
 
+def choice_titles(spec: OptionSpec) -> list[str]:
+    """What a person calls the choices, in their order."""
+    return list(map(known, spec.choice_titles or spec.choices))
+
+
 def value_title(spec: OptionSpec, value: Value) -> str:
     """Title of ``value`` of this option, as a person calls it: "on", "n-gram", "auto", "512"."""
     if isinstance(value, bool):
-        return "on" if value else "off"
+        return tr("on", "a switch") if value else tr("off", "a switch")
     if isinstance(value, str):
-        titles = dict(zip(spec.choices, spec.choice_titles or spec.choices, strict=True))
+        titles = dict(zip(spec.choices, choice_titles(spec), strict=True))
         return titles.get(value, value)
     if value == 0 and spec.zero_means:
-        return spec.zero_means
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+        return known(spec.zero_means)
+    return figure(value, "," if isinstance(value, int) else "g")

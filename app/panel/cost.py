@@ -5,11 +5,12 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.language import known, tr
 from app.theme.sheet import set_role
 from app.theme.widgets import fill, named, tip
 from engine.protocol import CACHE_GROUP, Cost, OptionSpec
 
-MEASURE = "Measure its cost on this chat"
+MEASURE = tr("Measure its cost on this chat")
 VERDICT_TOKENS = 500
 """Predictions below which no verdict is given."""
 _ERRORS = 2.0
@@ -24,13 +25,24 @@ def has_cost(spec: OptionSpec) -> bool:
 def describe(cost: Cost) -> str:
     """A verdict on the setting's quality, or that the text is too short for one; the figures behind it after that."""
     loss, error = _loss(cost), 100 * _ERRORS * cost.error
-    found = "no measurable loss" if loss <= error else f"perplexity {loss:+.1f} % (± {error:.1f})"
-    told = f"{found} ({cost.tokens:,} tokens)"
-    if cost.tokens < VERDICT_TOKENS:
-        told = f"no verdict yet: this chat has {cost.tokens:,} tokens, a verdict needs {VERDICT_TOKENS}"
-    return (
-        f"Quality with {cost.setting}: {told}. "
-        f"Details: PPL {cost.exact:.2f} → {cost.present:.2f}, KL {cost.divergence:.2g}"
+    tokens = cost.tokens
+    if tokens < VERDICT_TOKENS:
+        told = tr(
+            "no verdict yet: this chat has {tokens:,} tokens, a verdict needs {least}",
+            tokens=tokens,
+            least=VERDICT_TOKENS,
+        )
+    elif loss <= error:
+        told = tr("no measurable loss ({tokens:,} tokens)", tokens=tokens)
+    else:
+        told = tr("perplexity {loss:+.1f} % (± {error:.1f}) ({tokens:,} tokens)", loss=loss, error=error, tokens=tokens)
+    return tr(
+        "Quality with {setting}: {told}. Details: PPL {exact:.2f} → {present:.2f}, KL {divergence:.2g}",
+        setting=known(cost.setting),
+        told=told,
+        exact=cost.exact,
+        present=cost.present,
+        divergence=cost.divergence,
     )
 
 
@@ -55,7 +67,8 @@ class CostLine(QWidget):
         self._blocked = ""
         self._running = False
         self._button = QPushButton(MEASURE)
-        named(self._button, f"{spec.key}.cost", title=f"{spec.title}: measure its cost on this chat", kind="choice")
+        title = tr("{switch}: measure its cost on this chat", switch=known(spec.title))
+        named(self._button, f"{spec.key}.cost", title=title, kind="choice")
         self._button.clicked.connect(self.requested)
         self._outcome = named(QLabel(wordWrap=True), f"{spec.key}.cost.outcome")
         self._outcome.setVisible(False)
@@ -92,9 +105,11 @@ class CostLine(QWidget):
         self._outcome.setVisible(unfolded and bool(self._outcome.text()))
 
     def _refresh(self) -> None:
-        reason = "Measuring now." if self._running else self._blocked
+        reason = tr("Measuring now.") if self._running else self._blocked
         self.setVisible(self._spec.value != self._spec.default and not self._spec.disabled_reason)
         self._button.setEnabled(not reason)
-        self._button.setText("Measuring its cost…" if self._running else MEASURE)
-        about = "Reads this chat's tokens again with exact keys and values, and compares what the model expects next."
+        self._button.setText(tr("Measuring its cost…") if self._running else MEASURE)
+        about = tr(
+            "Reads this chat's tokens again with exact keys and values, and compares what the model expects next."
+        )
         self._button.setToolTip(tip(reason or about))

@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QActionGroup
 from PySide6.QtWidgets import QWidget
 
+from app.language import known
 from app.theme.menus import MenuButton
 from app.theme.widgets import menu_text, named, tip
 from engine.protocol import OptionSpec
@@ -26,7 +27,7 @@ class MenuControl(MenuButton):
         self.setObjectName(f"{spec.key}.choices")
         self._menu.setToolTipsVisible(True)
         self._group = QActionGroup(self)
-        for choice, title in zip(spec.choices, spec.choice_titles or spec.choices, strict=True):
+        for choice, title in zip(spec.choices, map(known, spec.choice_titles or spec.choices), strict=True):
             action = self._menu.addAction(menu_text(title))
             action.setObjectName(f"{spec.key}.{choice}")
             action.setProperty("title", title)
@@ -39,12 +40,12 @@ class MenuControl(MenuButton):
     def set_spec(self, spec: OptionSpec) -> None:
         for action in self._group.actions():
             choice = action.data()
-            reason = spec.disabled_reason or spec.disabled_choices.get(choice, "")
+            reason = known(spec.disabled_reason or spec.disabled_choices.get(choice, ""))
             action.setEnabled(not reason)
             action.setToolTip(tip(reason))
             action.setChecked(choice == spec.value)
             if choice == spec.value:
                 title = str(action.property("title"))
-                named(self, title=f"{spec.title}: {title}", tooltip=tip(spec.disabled_reason or title))
+                named(self, title=f"{known(spec.title)}: {title}", tooltip=tip(known(spec.disabled_reason) or title))
                 self.show_title(re.split(r"[,(]", title)[0].strip())
         self.setEnabled(not spec.disabled_reason)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.language import known, plural, tr
 from app.panel.arrows import Arrows, Stops
 from app.panel.card import ResultCard
 from app.panel.cost import describe, tone
@@ -18,9 +19,9 @@ from app.theme.theme import Theme
 from app.theme.widgets import Toggle, fill, named, show_checked, switched, take_out, tip
 from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
 
-NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
-BUSY = "Another measurement is running."
-ALL = "The switches that are right as they are for most people"
+NO_PROMPT = tr("This chat has no prompt yet. Ask something: measuring replays its last one.")
+BUSY = tr("Another measurement is running.")
+ALL = tr("The switches that are right as they are for most people")
 
 
 def _made_of(spec: OptionSpec) -> tuple[object, ...]:
@@ -54,9 +55,9 @@ class OptimisationPanel(QWidget):
         """The keys that the person set since the measurement began."""
         self._costs_blocked = ""
         named(self, surface="panel")
-        named(self, "panel", title="Optimisations")
+        named(self, "panel", title=tr("Optimisations"))
         self._arrows = Arrows(self._stops, self)
-        self._tint = named(Toggle(theme), "panel.tint", title="Highlight drafted tokens")
+        self._tint = named(Toggle(theme), "panel.tint", title=tr("Highlight drafted tokens"))
         switched(self._tint, self.tint_changed.emit)
         self._tint_row = self._make_tint_row()
         self._lay_out()
@@ -126,10 +127,12 @@ class OptimisationPanel(QWidget):
         two = bool(behind) and len(behind) < len(shown)
         self.line.setVisible(two)
         self._rest.setVisible(self.line.isChecked() or not two)
-        changed = [spec.title for spec in behind if spec.value != spec.default and not spec.disabled_reason]
-        count = f" · {len(changed)} changed" if changed else ""
-        self.line.setText(f"{'▾' if self.line.isChecked() else '▸'} All {len(shown)}{count}")
-        named(self.line, title=f"All {len(shown)} switches{count}", tooltip=tip("\n".join(changed) or ALL))
+        changed = [known(spec.title) for spec in behind if spec.value != spec.default and not spec.disabled_reason]
+        count = [plural("1 changed", "{n} changed", len(changed))] if changed else []
+        every = tr("All {n}", n=len(shown))
+        self.line.setText(f"{'▾' if self.line.isChecked() else '▸'} {' · '.join([every, *count])}")
+        title = " · ".join([tr("All {n} switches", n=len(shown)), *count])
+        named(self.line, title=title, tooltip=tip("\n".join(changed) or ALL))
 
     def set_tint(self, on: bool) -> None:
         show_checked(self._tint, on)
@@ -147,8 +150,8 @@ class OptimisationPanel(QWidget):
         self._measuring = key if progress is not None else ""
         if key in self._rows and progress is not None:
             if began:
-                self.card.begin(key, in_two(self._rows[key].spec.title)[0], self._rows[key])
-            self.card.show_progress("Measuring…", progress)
+                self.card.begin(key, in_two(known(self._rows[key].spec.title))[0], self._rows[key])
+            self.card.show_progress(tr("Measuring…"), progress)
         elif progress is None:
             self.card.forget(key)
         if key in self._rows:
@@ -200,8 +203,8 @@ class OptimisationPanel(QWidget):
         if key in self._rows and (line := self._rows[key].cost) is not None:
             line.set_running(running)
             if running:
-                self.card.begin(key, in_two(self._rows[key].spec.title)[0], self._rows[key])
-                self.card.show_progress("Measuring its cost on this chat…", None)
+                self.card.begin(key, in_two(known(self._rows[key].spec.title))[0], self._rows[key])
+                self.card.show_progress(tr("Measuring its cost on this chat…"), None)
             elif not self.card.words:  # it ended without a cost
                 self.card.forget(key)
 
@@ -219,7 +222,7 @@ class OptimisationPanel(QWidget):
         bar.rangeChanged.connect(lambda low, high: bar.setEnabled(high > low))
         fill(QVBoxLayout(self), scroll, margins=0)
         self._column.addLayout(self._head())
-        self._empty = named(QLabel("The switches appear when the engine is ready.", wordWrap=True), role="caption")
+        self._empty = named(QLabel(tr("The switches appear when the engine is ready."), wordWrap=True), role="caption")
         self._column.addWidget(self._empty)
         self._common = fill(QVBoxLayout(), spacing=0)
         self.line = named(QPushButton(), "panel.all", kind="link", checkable=True)
@@ -236,8 +239,8 @@ class OptimisationPanel(QWidget):
 
     def _head(self) -> QHBoxLayout:
         head = fill(QHBoxLayout(), margins=(0, 0, 0, 4))
-        title = named(QLabel("Optimisations"), role="title")
-        unit = QLabel("Effect on this computer")
+        title = named(QLabel(tr("Optimisations")), role="title")
+        unit = QLabel(tr("Effect on this computer"))
         unit.setProperty("role", "caption")
         named(unit, wordWrap=True, alignment=Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(title)
@@ -249,9 +252,9 @@ class OptimisationPanel(QWidget):
         frame = QFrame(self)
         frame.hide()
         line = fill(QHBoxLayout(frame), margins=0, spacing=0)
-        label = QLabel("Highlight drafted tokens")
+        label = QLabel(tr("Highlight drafted tokens"))
         label.setContentsMargins(1, 0, 0, 0)  # the ring of the names above
-        words = (
+        words = tr(
             "Colours the words of an answer: accepted draft tokens, the model's token where a draft was rejected, all "
             "others. Changes the view only."
         )
@@ -278,7 +281,7 @@ class OptimisationPanel(QWidget):
         groups = list(dict.fromkeys(spec.group for spec in catalogue if not spec.common))
         for group in groups:
             self._groups.addSpacing(13)
-            self._groups.addWidget(named(QLabel(group), role="section"))
+            self._groups.addWidget(named(QLabel(known(group)), role="section"))
             self._groups.addSpacing(3)
             for spec in catalogue:
                 if spec.group == group and not spec.common:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
+from app.language import known, tr
 from app.panel.controls import value_title
 from app.panel.effects import EffectLine, figure, lines, sides
 from app.texts.side_by_side import SideBySide
@@ -15,7 +16,7 @@ from app.theme.widgets import fill, named, tip
 from engine.protocol import Compared, CompareProgress, OptionSpec, Value
 
 _CELL_PX, _EMPTY_PX, _ICON_PX = 82, 36, 14
-MEASURE = "Run an A/B test on the last prompt of this chat"
+MEASURE = tr("Run an A/B test on the last prompt of this chat.")
 
 
 class ResultCell(QWidget):
@@ -78,7 +79,7 @@ class ResultCell(QWidget):
     def show_both(self) -> None:
         """Both answers side by side."""
         if self._result is not None and len(self._result.texts) == 2:
-            about = f"On: “{self._asked}”" if self._asked else ""
+            about = tr("On: “{asked}”", asked=self._asked) if self._asked else ""
             dialog = SideBySide(*sides(self._spec, self._result), about, self._theme, self.window())
             dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             dialog.open()
@@ -106,7 +107,7 @@ class ResultCell(QWidget):
         if self._result is None or self._spec.value in (self._measured_at, self._result.values[1]):
             return ""
         on, now = (value_title(self._spec, value) for value in (self._result.values[1], self._spec.value))
-        return f"Measured with {on}; the switch is at {now} now."
+        return tr("Measured with {on}; the switch is at {now} now.", on=on, now=now)
 
     def _refresh(self) -> None:
         running, stale = self._progress is not None, self._stale()
@@ -114,9 +115,10 @@ class ResultCell(QWidget):
         said = lines(self._spec, self._result, self._asked) if self._result is not None else []
         if stale:
             said = [EffectLine(stale, "caption"), *(EffectLine(line.text, "caption") for line in said)]
-        words = "\n".join(line.text for line in said) or self._spec.metric.elsewhere or "Not measured yet."
+        words = "\n".join(line.text for line in said) or known(self._spec.metric.elsewhere) or tr("Not measured yet.")
         self._figure.setText(found.text)
-        named(self._figure, title=f"{self._spec.title}: {words}", tooltip="Measuring…" if running else tip(words))
+        title = f"{known(self._spec.title)}: {words}"
+        named(self._figure, title=title, tooltip=tr("Measuring…") if running else tip(words))
         set_role(self._figure, "caption" if stale else found.tone)
         self._fit()
         self.detail.say(said)
@@ -125,13 +127,15 @@ class ResultCell(QWidget):
 
     def _refresh_button(self) -> None:
         running = self._progress is not None
-        reason = self._spec.metric.elsewhere or self._spec.disabled_reason or ("" if running else self._blocked)
+        reason = known(self._spec.metric.elsewhere or self._spec.disabled_reason) or ("" if running else self._blocked)
         if not reason and not self._spec.compare:
-            reason = "There is nothing to measure with the present model."
+            reason = tr("There is nothing to measure with the present model.")
         self.button.setVisible(not self._spec.metric.elsewhere)
         self.button.setEnabled(not reason)
-        self.button.setToolTip(tip(reason or ("Stop measuring." if running else f"{MEASURE}.")))
-        self.button.setAccessibleName(f"{'Stop measuring' if running else 'Measure'} {self._spec.title}")
+        self.button.setToolTip(tip(reason or (tr("Stop measuring.") if running else MEASURE)))
+        switch = known(self._spec.title)
+        title = tr("Stop measuring {switch}", switch=switch) if running else tr("Measure {switch}", switch=switch)
+        self.button.setAccessibleName(title)
         if self._icon != (name := "stop" if running else "measure"):
             self._icon = name
             self.button.setIcon(icon(self._theme, name, self._theme.px(_ICON_PX)))
@@ -144,8 +148,9 @@ class _Detail(QWidget):
         super().__init__()
         self._key = key
         self._labels: list[QLabel] = []
-        self.both = named(QPushButton("See both"), kind="link")
-        named(self.both, f"{key}.both", tooltip="Both answers side by side, with the place marked where they part")
+        self.both = named(QPushButton(tr("See both")), kind="link")
+        about = tr("Both answers side by side, with the place marked where they part")
+        named(self.both, f"{key}.both", tooltip=tip(about))
         self._column = fill(QVBoxLayout(self), (self.both, 0, Qt.AlignmentFlag.AlignLeft), margins=0, spacing=4)
 
     def say(self, said: list[EffectLine]) -> None:

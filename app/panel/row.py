@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
+from app.language import known, tr
 from app.panel.controls import ChoiceControl, IntControl, control_for
 from app.panel.cost import CostLine, has_cost
 from app.panel.result import ResultCell
@@ -73,15 +74,16 @@ class OptionRow(QWidget):
         self._expanded = False
         self._live = "", ""
         self.setObjectName(f"row.{spec.key}")
-        name, self._term = in_two(spec.title)
-        self._name = named(NameLabel(name), title=spec.title)
+        title = known(spec.title)
+        name, self._term = in_two(title)
+        self._name = named(NameLabel(name), title=title)
         self._name.clicked.connect(self.toggle_explanation)
         self._second = named(ElidedLabel("", "tiny"), f"{spec.key}.term")
-        self.learn = self._link("Learn", f"See in the Lab what {name} does")
+        self.learn = self._link("learn", tr("Learn"), tr("See in the Lab what {name} does", name=name))
         self.learn.clicked.connect(lambda: self.learn_requested.emit(self._spec.lab))
         if not spec.lab:
             self.learn.hide()
-        self.help = self._link("Help", f"Read about {name}")
+        self.help = self._link("help", tr("Help"), tr("Read about {name}", name=name))
         self.help.clicked.connect(lambda: self.help_requested.emit(self._spec.key))
         self._badge = small_label(f"{spec.key}.badge", wrap=False)
         self._badge.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
@@ -110,19 +112,19 @@ class OptionRow(QWidget):
 
     def set_spec(self, spec: OptionSpec) -> None:
         """Take over values and availability. The same option, so the widgets stay."""
-        known, self._spec = self._spec, spec
+        before, self._spec = self._spec, spec
         self._control.set_spec(spec)  # which the person may have moved
-        if spec != known:
+        if spec != before:
             self._show_spec()
 
     def _show_spec(self) -> None:
         spec = self._spec
-        self._control.setAccessibleDescription(spec.explains)
+        self._control.setAccessibleDescription(known(spec.explains))
         set_role(self._name, "mute" if spec.disabled_reason else "")
         self._refresh_second()
-        self._name.setToolTip(tip(spec.disabled_reason or spec.explains))
+        self._name.setToolTip(tip(known(spec.disabled_reason or spec.explains)))
         if spec.kind != "choice":
-            self._control.setToolTip(tip(spec.disabled_reason or spec.explains))
+            self._control.setToolTip(tip(known(spec.disabled_reason or spec.explains)))
         if self.cost is not None:
             self.cost.set_spec(spec)
         self.result.set_spec(spec)
@@ -213,11 +215,9 @@ class OptionRow(QWidget):
         self._third_line = fill(QHBoxLayout(), spacing=0)
         fill(block, self._second_line, self._third_line, 1)
 
-    def _link(self, text: str, about: str) -> QPushButton:
+    def _link(self, name: str, text: str, about: str) -> QPushButton:
         """Arrow keys lead to it, Tab does not."""
-        link = named(
-            QPushButton(button_text(text)), f"{self._spec.key}.{text.lower()}", title=about, tooltip=tip(about)
-        )
+        link = named(QPushButton(button_text(text)), f"{self._spec.key}.{name}", title=about, tooltip=tip(about))
         named(link, kind="link", role="tiny", focusPolicy=Qt.FocusPolicy.ClickFocus)
         link.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         link.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -236,14 +236,15 @@ class OptionRow(QWidget):
             line = self._third_line if long else self._second_line
             line.insertWidget(0 if long else 2, self._links, 0, Qt.AlignmentFlag.AlignLeft)
         term = "" if self._spec.kind == "float" else self._term
-        words = "reloads the model" if self._spec.applies == "reload" else self._live[0] or self._spec.found or term
+        reloads = tr("reloads the model") if self._spec.applies == "reload" else ""
+        words = reloads or self._live[0] or known(self._spec.found) or term
         self._second.setText(words)
-        self._second.setToolTip(tip(self._live[1] or self._spec.finding))
+        self._second.setToolTip(tip(self._live[1] or known(self._spec.finding)))
         self._second.setVisible(bool(words) and badge is None)
 
     def _refresh(self) -> None:
         """A toggle's reason comes and goes with other switches: it takes the result's place, so that no row moves."""
-        reason = self._spec.disabled_reason
+        reason = known(self._spec.disabled_reason)
         why = reason if self._spec.kind == "bool" else ""
         say(self._reason, why)
         self.result.setVisible(not why)
@@ -252,7 +253,7 @@ class OptionRow(QWidget):
         self._fit_cell()
         lines = [reason] if reason and not why else []
         if self._expanded:
-            lines += [explanation(self._spec), *filter(None, [self._live[1], self._spec.finding])]
+            lines += [explanation(self._spec), *filter(None, [self._live[1], known(self._spec.finding)])]
         if self.cost is not None:
             self.cost.unfold(self._expanded)
         self._caption.setText("\n\n".join(lines))

@@ -6,6 +6,7 @@ import re
 from html import escape
 from typing import NamedTuple
 
+from app.language import known, tr
 from app.panel.controls import value_title
 from app.panel.titles import in_two
 from engine.protocol import OptionSpec
@@ -19,10 +20,12 @@ class Badge(NamedTuple):
 
 
 BADGES: dict[str, Badge] = {
-    "same distribution": Badge(
-        "same distribution", "mute", "Same distribution: another sample, drawn from exactly the same probabilities."
+    "same distribution": Badge(  # not shown
+        tr("same distribution"),
+        "mute",
+        tr("Same distribution: another sample, drawn from exactly the same probabilities."),
     ),
-    "approximate": Badge("lossy", "warn", "Lossy: the text may change a little."),
+    "approximate": Badge(tr("lossy"), "warn", tr("Lossy: the text may change a little.")),
 }
 """The badges of exactnesses under which the text can change; the others have none."""
 
@@ -33,10 +36,10 @@ def badge_of(spec: OptionSpec) -> Badge | None:
 
 
 APPLIES: dict[str, str] = {
-    "live": "Takes effect at once.",
-    "next request": "Takes effect with the next message.",
-    "cache": "Drops the cache; the next message is read again.",
-    "reload": "Reloads the model.",
+    "live": tr("Takes effect at once."),
+    "next request": tr("Takes effect with the next message."),  # not shown
+    "cache": tr("Drops the cache; the next message is read again."),
+    "reload": tr("Reloads the model."),
 }
 
 
@@ -55,9 +58,9 @@ def paper(spec: OptionSpec) -> str:
 
 def explanation(spec: OptionSpec) -> str:
     """The expanded caption, a paragraph each: what it does, what shows it, when it applies."""
-    parts = [spec.explains, f"What to watch: {spec.shows}.", APPLIES[spec.applies]]
+    parts = [known(spec.explains), tr("What to watch: {shows}.", shows=known(spec.shows)), APPLIES[spec.applies]]
     if spec.metric.elsewhere:
-        parts.append(spec.metric.elsewhere)
+        parts.append(known(spec.metric.elsewhere))
     return "\n\n".join(parts)
 
 
@@ -68,7 +71,7 @@ _MOST_NAME = 18
 def event_label(spec: OptionSpec, value: object) -> str:
     """The label of the plots' dashed line: the switch by its name, without what is in brackets, and one word of its
     value."""
-    name = in_two(spec.title)[0]
+    name = in_two(known(spec.title))[0]
     if len(name) > _MOST_NAME:
         name = f"{name[: _MOST_NAME - 1].rstrip()}…"
     return f"{name} {_one_word(spec, value_title(spec, value))}"  # type: ignore[arg-type]
@@ -77,7 +80,7 @@ def event_label(spec: OptionSpec, value: object) -> str:
 def _one_word(spec: OptionSpec, title: str) -> str:
     """The first word of a value's title; where several titles begin with it, the first of the term in brackets."""
     first, term = _first(title), in_two(title)[1]
-    shared = sum(_first(other) == first for other in spec.choice_titles) > 1
+    shared = sum(_first(known(other)) == first for other in spec.choice_titles) > 1
     return _first(term) if shared and term else first
 
 

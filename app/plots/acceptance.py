@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.charts.axes import BarPlot, Bars
 from app.charts.legend import Legend
+from app.language import known, tr
 from app.plots import words
 from app.plots.chart import Chart
 from app.proposers import color, proposer
@@ -14,15 +15,15 @@ from engine.protocol import Acceptance, Telemetry
 MOST_SERIES = 4
 """Bars side by side at one position that can still be told apart."""
 _LEAST_POSITIONS = 4
-_NEVER, _IDLE = "No draft yet.", "The last answer used no speculation."
-_TIP = "Share of drafted tokens that the model accepted, by their position in the draft."
+_NEVER, _IDLE = tr("No draft yet."), tr("The last answer used no speculation.")
+_TIP = tr("Share of drafted tokens that the model accepted, by their position in the draft.")
 
 
 class AcceptanceChart(Chart):
     """Share of drafts accepted at each position, bars per drafter. What an answer showed stands until the next."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__("Acceptance rate by draft position", theme)
+        super().__init__(tr("Acceptance rate by draft position"), theme)
         self._shown: list[Acceptance] = []
         self._new = self._ever = False
         self._plot = BarPlot(theme)
@@ -85,10 +86,10 @@ def caption(shown: list[Acceptance]) -> str:
     if not shown:
         return _IDLE
     if all(one.off_reason for one in shown):
-        return f"Off: {shown[0].off_reason}"
+        return tr("Off: {reason}", reason=shown[0].off_reason)
     tokens = words.per_step(shown)
-    parts = [f"{words.accepted(shown)} accepted"] if _proposed(shown) else []
-    return " · ".join([*parts, *([f"{tokens:.1f} tokens per step"] if tokens is not None else [])])
+    parts = [tr("{share} accepted", share=words.accepted(shown))] if _proposed(shown) else []
+    return " · ".join([*parts, *([words.tokens_per_step(tokens)] if tokens is not None else [])])
 
 
 def reasoning(shown: list[Acceptance]) -> str:
@@ -100,22 +101,28 @@ def reasoning(shown: list[Acceptance]) -> str:
     if said:
         return said
     first = going[0]
-    tree = f", {first.tree_nodes} drafted tokens per step" if first.tree_nodes > first.draft_length else ""
-    return f"Drafts {first.draft_length} tokens ahead{tree}"
+    ahead, nodes = first.draft_length, first.tree_nodes
+    if nodes > ahead:
+        return tr("Drafts {n} tokens ahead, {nodes} drafted tokens per step", n=ahead, nodes=nodes)
+    return tr("Drafts {n} tokens ahead", n=ahead)
 
 
 def account(one: Acceptance) -> str:
     """Everything about one drafter, for the tooltip."""
-    lines = [f"{proposer(one.proposer).name}: {one.accepted:,} of {one.proposed:,} drafted tokens accepted"]
+    who, accepted, drafted = known(proposer(one.proposer).name), one.accepted, one.proposed
+    lines = [
+        tr("{who}: {accepted:,} of {drafted:,} drafted tokens accepted", who=who, accepted=accepted, drafted=drafted)
+    ]
     if one.tokens_per_step > 1:
-        lines[0] += f", {one.tokens_per_step:.1f} tokens per step"
+        lines[0] += f", {words.tokens_per_step(one.tokens_per_step)}"
     if one.by_depth:
         positions = [f"{position}: {100 * share:.0f} %" for position, share in enumerate(one.by_depth, 1)]
-        lines.append("    by position  " + ", ".join(positions))
+        lines.append("    " + tr("by position  {shares}", shares=", ".join(positions)))
     if one.off_reason:
-        lines.append(f"    off: {one.off_reason}")
+        lines.append("    " + tr("off: {reason}", reason=one.off_reason))
     return "\n".join(lines)
 
 
 def _name(one: Acceptance) -> str:
-    return proposer(one.proposer).name + (" (off)" if one.off_reason else "")
+    name = known(proposer(one.proposer).name)
+    return tr("{name} (off)", name=name) if one.off_reason else name

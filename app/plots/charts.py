@@ -8,6 +8,7 @@ from PySide6.QtGui import QResizeEvent
 from app.charts.axes import Curve
 from app.charts.legend import Legend
 from app.charts.scale import nice_ceiling
+from app.language import tr
 from app.plots import words
 from app.plots.chart import TimeChart
 from app.plots.why import WhyButton
@@ -22,7 +23,7 @@ class RateChart(TimeChart):
 
     def __init__(self, theme: Theme) -> None:
         self._prefill, self._line = Curve(), Curve(area=False)
-        super().__init__("Tokens per second", theme, [self._prefill, self._line])
+        super().__init__(tr("Tokens per second"), theme, [self._prefill, self._line])
         self._plot.scale = words.count
         self._captions = [ElidedLabel("", "tiny") for _ in range(2)]
         self.why = WhyButton("plots.why.chart")
@@ -60,12 +61,12 @@ class MemoryChart(TimeChart):
 
     def __init__(self, theme: Theme) -> None:
         # Areas from the floor up to each cumulated sum, the highest first, so that the lower ones cover it.
-        super().__init__("Memory", theme, [Curve() for _ in range(6)])
+        super().__init__(tr("Memory"), theme, [Curve() for _ in range(6)])
         self._plot.scale = size
         self._legend = self.small_label()
         self.column.addWidget(self._legend)
         self._scope = ""
-        self.title.short = "Memory"
+        self.title.short = tr("Memory")
         self.recolour()
 
     def values(self, frame: Telemetry) -> tuple[float, ...]:
@@ -100,36 +101,40 @@ class MemoryChart(TimeChart):
         """(colour, name) from the bottom of the stack to its top."""
         theme = self.theme
         return [
-            (theme.tint("mute", 0.2, "panel"), "other programs"),
-            (theme.tokens.accent, "weights"),
-            (theme.tokens.teal, "KV in use"),
-            (theme.tint("teal", 0.6, "panel"), "KV cached"),
-            (theme.tint("teal", 0.28, "panel"), "KV free (reserved)"),
-            (theme.tint("mute", 0.5, "panel"), "program"),
+            (theme.tint("mute", 0.2, "panel"), tr("other programs")),
+            (theme.tokens.accent, tr("weights")),
+            (theme.tokens.teal, tr("KV in use")),
+            (theme.tint("teal", 0.6, "panel"), tr("KV cached")),
+            (theme.tint("teal", 0.28, "panel"), tr("KV free (reserved)")),
+            (theme.tint("mute", 0.5, "panel"), tr("program")),
         ]
 
     def _details(self, frame: Telemetry) -> str:
         m, cached = frame.memory, kv_cached(frame)
-        of = "the graphics card" if m.scope == "device" else "the engine's process and this machine"
-        on_host = "Pictures kept for the next messages" + (", in main memory" if m.scope == "device" else "")
+        if m.scope == "device":
+            title = tr("Memory of the graphics card")
+            on_host = tr("Pictures kept for the next messages, in main memory")
+        else:
+            title = tr("Memory of the engine's process and this machine")
+            on_host = tr("Pictures kept for the next messages")
         pictures = ((on_host, m.pictures),) if m.pictures else ()
         owners = (
-            ("Weights", m.weights),
-            ("KV in use by answers that are being written", m.kv_used - cached),
-            ("KV cached for reuse", cached),
-            ("KV free (reserved)", m.kv_reserved),
+            (tr("Weights"), m.weights),
+            (tr("KV in use by answers that are being written"), m.kv_used - cached),
+            (tr("KV cached for reuse"), cached),
+            (tr("KV free (reserved)"), m.kv_reserved),
             *pictures,
-            ("The program itself", m.other_kvasir - (m.pictures if m.scope == "process" else 0)),
-            ("Other programs", m.other_programs),
+            (tr("The program itself"), m.other_kvasir - (m.pictures if m.scope == "process" else 0)),
+            (tr("Other programs"), m.other_programs),
         )
-        return f"Memory of {of}\n" + "\n".join(f"{name}: {size(value)}" for name, value in owners)
+        return "\n".join([title, *(f"{name}: {size(value)}" for name, value in owners)])
 
 
 class GpuChart(TimeChart):
     """Power of the GPU against its limit; temperature of 100 °C and clock, each on a scale of its own, as lines."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__("GPU power", theme, [Curve(), Curve(area=False), Curve(area=False)])
+        super().__init__(tr("GPU power"), theme, [Curve(), Curve(area=False), Curve(area=False)])
         self._plot.scale = "{:.0f} W".format
         self._legend = self.small_label()
         self.column.addWidget(self._legend)
@@ -155,7 +160,8 @@ class GpuChart(TimeChart):
         self._number(frame)
         about = [f"{name}: {value}" for _, value, name in words.gpu_values(reading)]
         if frame.joules_per_token is not None:
-            about.append(f"Energy for each token of the last seconds: {words.energy(frame.joules_per_token)}")
+            energy = words.energy(frame.joules_per_token)
+            about.append(tr("Energy for each token of the last seconds: {energy}", energy=energy))
         self.setToolTip(tip("\n".join(about)))
 
     def colors(self) -> list[str]:

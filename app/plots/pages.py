@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.cache.page_map import SmallMap
 from app.charts.hues import ChatHues
 from app.charts.page_states import PageStates, from_counts
+from app.language import tr
 from app.plots import words
 from app.plots.chart import Chart
 from app.theme.theme import Theme
@@ -17,7 +18,7 @@ class PagesChart(Chart):
     """Until the engine sends a map, the squares show only how many pages are in use."""
 
     def __init__(self, theme: Theme, hues: ChatHues) -> None:
-        super().__init__("Pages", theme)
+        super().__init__(tr("Pages"), theme)
         self._frame: Telemetry | None = None
         self._pages: PageStates | None = None
         self._mapped = False
@@ -46,17 +47,28 @@ class PagesChart(Chart):
         if self._frame is None:
             return
         pages = self._frame.pages
-        self.set_figure(words.pages(pages), f"{pages.used - pages.cached:,} in use")
+        used, free = pages.used - pages.cached, pages.total - pages.used
+        self.set_figure(words.pages(pages), tr("{used:,} in use", used=used))
         empty = pages.used * PAGE_TOKENS - pages.live_tokens
-        self._caption.setText(f"of {pages.total:,} pages · {100 * waste(pages):.1f} % unused slots")
+        of = tr("of {n:,} pages", n=pages.total)
+        unused = tr("{percent:.1f} % unused slots", percent=100 * waste(pages))
+        self._caption.setText(f"{of} · {unused}")
         together = self.map.together
-        each = "Each square is a page of 16 tokens." if together == 1 else f"Each square is {together} pages."
-        meaning = (
-            f"{each} {pages.used - pages.cached:,} are in use by answers that are being written. {pages.cached:,} are "
-            f"cached for prompts that begin alike, and evicted when room is needed. {pages.total - pages.used:,} are "
-            f"free. Of the slots of both, {pages.live_tokens:,} hold a token and {empty:,} hold none."
+        if together == 1:
+            each = tr("Each square is a page of 16 tokens.")
+        else:
+            each = tr("Each square is {n} pages.", n=together)
+        meaning = tr(
+            "{used:,} are in use by answers that are being written. {cached:,} are cached for prompts that begin "
+            "alike, and evicted when room is needed. {free:,} are free. Of the slots of both, {live:,} hold a token "
+            "and {empty:,} hold none.",
+            used=used,
+            cached=pages.cached,
+            free=free,
+            live=pages.live_tokens,
+            empty=empty,
         )
-        self.setToolTip(tip(meaning))
+        self.setToolTip(tip(f"{each} {meaning}"))
 
     def recolour(self) -> None:
         self.map.recolour()

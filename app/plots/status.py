@@ -6,12 +6,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QWidget
 
+from app.language import tr
 from app.plots import words
 from app.plots.why import WhyButton
 from app.theme.widgets import ElidedLabel, fill, named, tip
 from engine.protocol import Telemetry
 
-_WAITS = "Live figures appear when the engine is ready."
+_WAITS = tr("Live figures appear when the engine is ready.")
 
 
 class StatusLine(QWidget):
@@ -20,19 +21,19 @@ class StatusLine(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._figures = named(ElidedLabel(_WAITS, "caption"), "plots.line", tooltip="Show the plots")
+        self._figures = named(ElidedLabel(_WAITS, "caption"), "plots.line", tooltip=tr("Show the plots"))
         self._figures.setCursor(Qt.CursorShape.PointingHandCursor)
         self._figures.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         row = fill(QHBoxLayout(self), (self._figures, 1), margins=(16, 0, 12, 0), spacing=4)
         self.why = WhyButton("plots.why.line")
         row.addWidget(self.why)
-        for text, about, asked in (
-            ("Plots", "Show the plots", self.plots_requested),
-            ("Optimisations", "Show or hide the optimisations", self.panel_requested),
+        for name, text, about, asked in (
+            ("plots", tr("Plots"), tr("Show the plots"), self.plots_requested),
+            ("optimisations", tr("Optimisations"), tr("Show or hide the optimisations"), self.panel_requested),
         ):
             button = QToolButton()
             button.setText(text)
-            named(button, f"plots.open.{text.lower()}", tooltip=tip(about), kind="link")
+            named(button, f"plots.open.{name}", tooltip=tip(about), kind="link")
             button.clicked.connect(asked)
             row.addWidget(button)
 

@@ -13,6 +13,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QWidget
 
 from app.charts.hues import ChatHues
+from app.language import tr
 from app.plots import words
 from app.plots.status import StatusLine
 from app.theme.room import scrolling
@@ -110,7 +111,7 @@ class PlotStrip(QWidget):
         self._moved: Telemetry | None = None
         """The last frame that looked unlike the one that stood here before."""
         self._dirty = self._seen = self._flat = self._collapsed = False
-        named(self, "plots", title="Live plots", surface="panel")
+        named(self, "plots", title=tr("Live plots"), surface="panel")
         self._row = QWidget()
         self._row_layout = fill(QHBoxLayout(self._row), margins=0, spacing=0)
         self._line = StatusLine()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal
@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QMouseEvent, QPainter
 
 from app.charts.axes import SPAN, TimePlot
 from app.charts.legend import Legend
+from app.language import tr
 from app.plots import words
 from app.plots.chart import Chart, Marks
 from app.theme.theme import Theme
@@ -163,10 +164,11 @@ def color_of(theme: Theme, phase: Phase) -> str:
 class TimelineChart(Chart):
     """The answers of the last minute, and how many wait, are read and are written now."""
 
-    PHASES: Sequence[tuple[Phase, str]] = (("decode", "decoding"), ("prefill", "prefilling"), ("waiting", "queued"))
+    RARE: dict[Phase, str] = {"paused": tr("paused"), "preempted": tr("preempted"), "swapped": tr("swapped")}
+    """Titles of phases that are named only while there are such answers."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__("Requests", theme)
+        super().__init__(tr("Requests"), theme)
         self.answers = Answers()
         self.plot = TimelinePlot(theme, self.answers)
         self.chat_requested = self.plot.chat_requested
@@ -201,13 +203,15 @@ class TimelineChart(Chart):
     def _number(self) -> None:
         """The legend, with how many there are now."""
         counts = words.requests(self._frame.queue) if self._frame is not None else (0, 0, 0)
-        entries = [
-            Legend(color_of(self.theme, phase), f"{count} {name}")
-            for (phase, name), count in zip(self.PHASES, counts, strict=True)
-        ]
+        decoding, prefilling, queued = counts
+        now: dict[Phase, str] = {
+            "decode": tr("{n} decoding", n=decoding),
+            "prefill": tr("{n} prefilling", n=prefilling),
+            "waiting": tr("{n} queued", n=queued),
+        }
+        entries = [Legend(color_of(self.theme, phase), text) for phase, text in now.items()]
         there = {phase for bar in self.answers.bars.values() for _, phase in bar.entered}
-        rare: Sequence[Phase] = ("paused", "preempted", "swapped")
-        entries += [Legend(color_of(self.theme, phase), phase) for phase in rare if phase in there]
+        entries += [Legend(color_of(self.theme, phase), text) for phase, text in self.RARE.items() if phase in there]
         if self.plot.hidden_rows:
-            entries.append(Legend("mute", f"{self.plot.hidden_rows} more rows", "+"))
+            entries.append(Legend("mute", tr("{n} more rows", n=self.plot.hidden_rows), "+"))
         self._legend.show_entries(entries)

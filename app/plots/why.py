@@ -10,17 +10,18 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
+from app.language import known, plural, tr
 from app.panel.controls import value_title
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import button_text, caption, fill, named, say, take_out
 from engine.protocol import OptionSpec, Reason, Reasons
 
-TITLE = "Why this speed?"
-LOOKS = "Looking at the last seconds…"
-NOTHING = "Nothing holds it up that could be mended."
-FASTER = "What would make it faster"
-PLACES = {"models": "Open Models", "settings": "Open Settings"}
+TITLE = tr("Why this speed?")
+LOOKS = tr("Looking at the last seconds…")
+NOTHING = tr("Nothing holds it up that could be mended.")
+FASTER = tr("What would make it faster")
+PLACES = {"models": tr("Open Models"), "settings": tr("Open Settings")}
 MOST = 4
 """Reasons shown; those after them gain less."""
 WIDTH, GAP = 380, 6
@@ -33,20 +34,15 @@ class WhyButton(QPushButton):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(TITLE, parent)
-        named(
-            self,
-            name,
-            title=TITLE,
-            tooltip=f"{TITLE} What it is made of, what limits it, and what mends that",
-            kind="link",
-        )
+        about = tr("What it is made of, what limits it, and what mends that")
+        named(self, name, title=TITLE, tooltip=f"{TITLE} {about}", kind="link")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.clicked.connect(lambda: self.asked.emit(self))
 
     def shorten(self, short: bool) -> None:
         """Shorten the button's text, for little room, or show it in full."""
-        self.setText("Why?" if short else TITLE)
+        self.setText(tr("Why?") if short else TITLE)
 
 
 class WhyCard(QFrame):
@@ -161,7 +157,8 @@ class WhyCard(QFrame):
             rows.append(_plain(FASTER, "section"))
         rows += [self._row(place, reason, specs) for place, reason in enumerate(shown)] or [_plain(NOTHING)]
         if more := len(found.reasons) - len(shown):
-            rows.append(_plain(f"{more} more, which matter{'s' * (more == 1)} less.", "caption"))
+            said = plural("1 more, which matters less.", "{n} more, which matter less.", more)
+            rows.append(_plain(said, "caption"))
         self._show_rows(rows, found.limit)
         first = self.findChild(QPushButton)
         if before is None or here:
@@ -221,9 +218,9 @@ class WhyCard(QFrame):
 def remedy(reason: Reason, specs: Mapping[str, OptionSpec]) -> str:
     """Title of the button that mends it; "" if none does."""
     if reason.keys:
-        known = [(specs[key], value) for key, value in reason.keys.items() if key in specs]
-        settings = ", ".join(f"{spec.title}: {value_title(spec, value)}" for spec, value in known)
-        return f"Set {settings}" if settings else ""
+        values = [(specs[key], value) for key, value in reason.keys.items() if key in specs]
+        settings = ", ".join(f"{known(spec.title)}: {value_title(spec, value)}" for spec, value in values)
+        return tr("Set {settings}", settings=settings) if settings else ""
     return PLACES.get(reason.place, "")
 
 

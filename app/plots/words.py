@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from app.language import figure, tr
 from app.words import GB, size
 from engine.protocol import (
     Acceptance,
@@ -17,16 +18,16 @@ from engine.protocol import (
     Telemetry,
 )
 
-LIMIT = " (the limit for one chat)"
+LIMIT = " " + tr("(the limit for one chat)")
 
 
 def count(value: float) -> str:
     """A value of a scale: "0", "2.5", "1,000"."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
+    return figure(value, ",.0f" if value == int(value) else "g")
 
 
 def rate(frame: Telemetry) -> str:
-    return f"{frame.generated_per_second:,.1f}"
+    return figure(frame.generated_per_second, ",.1f")
 
 
 def kvasir_bytes(memory: MemoryByOwner) -> int:
@@ -34,14 +35,14 @@ def kvasir_bytes(memory: MemoryByOwner) -> int:
 
 
 def memory_title(memory: MemoryByOwner) -> str:
-    return "GPU memory" if memory.scope == "device" else "Process memory"
+    return tr("GPU memory") if memory.scope == "device" else tr("Process memory")
 
 
 def memory(memory: MemoryByOwner) -> str:
     """Describe the memory in use: all of it on a device; for a process Kvasir's own share of the machine's memory."""
     used = _used(memory)
-    total = f"{memory.total / GB:.{0 if memory.total >= 20 * GB else 1}f} GB"
-    return f"{size(used)} of {total}" if used < GB else f"{used / GB:.1f} of {total}"
+    total = f"{figure(memory.total / GB, f'.{0 if memory.total >= 20 * GB else 1}f')} GB"
+    return tr("{used} of {total}", used=size(used) if used < GB else figure(used / GB, ".1f"), total=total)
 
 
 def memory_used(memory: MemoryByOwner) -> str:
@@ -55,7 +56,8 @@ def _used(memory: MemoryByOwner) -> int:
 
 def pages(pages: PageCounts) -> str:
     """Pages of answers, and those that are cached for prompts to come."""
-    return f"{pages.used - pages.cached:,} in use · {pages.cached:,} cached"
+    used = tr("{used:,} in use", used=pages.used - pages.cached)
+    return f"{used} · {tr('{cached:,} cached', cached=pages.cached)}"
 
 
 def requests(queue: QueueCounts) -> tuple[int, int, int]:
@@ -67,8 +69,8 @@ def requests(queue: QueueCounts) -> tuple[int, int, int]:
 def energy(joules: float) -> str:
     """Format the energy of one token, in joules."""
     if joules < 1:
-        return f"{1000 * joules:.0f} mJ/token"
-    return f"{joules:.{1 if joules < 100 else 0}f} J/token"
+        return tr("{joules:.0f} mJ/token", joules=1000 * joules)
+    return tr("{joules:.1f} J/token", joules=joules) if joules < 100 else tr("{joules:.0f} J/token", joules=joules)
 
 
 def gpu(frame: Telemetry) -> str:
@@ -80,44 +82,76 @@ def gpu(frame: Telemetry) -> str:
 
 def gpu_values(reading: GpuReading) -> list[tuple[str, str, str]]:
     """(field, value, what it is) of all that the driver says."""
-    limit = "" if reading.limit_watts is None else f" of {reading.limit_watts:.0f} W"
+    limit = reading.limit_watts
+    power = tr("Power") if limit is None else tr("Power of {limit:.0f} W", limit=limit)
     facts = [
-        ("watts", reading.watts, "{:.0f} W", f"Power{limit}"),
-        ("celsius", reading.celsius, "{:.0f} °C", "Temperature"),
-        ("core_mhz", reading.core_mhz, "{:,.0f} MHz", "Clock of the multiprocessors"),
-        ("memory_mhz", reading.memory_mhz, "{:,.0f} MHz", "Clock of the memory"),
+        ("watts", reading.watts, "W", power),
+        ("celsius", reading.celsius, "°C", tr("Temperature", "in degrees")),
+        ("core_mhz", reading.core_mhz, "MHz", tr("Clock of the multiprocessors")),
+        ("memory_mhz", reading.memory_mhz, "MHz", tr("Clock of the memory")),
     ]
-    return [(field, form.format(value), name) for field, value, form, name in facts if value is not None]
-
-
-_DOING: dict[Phase, str] = {
-    "waiting": "waited {}",
-    "prefill": "prompt read in {}",
-    "decode": "written in {}",
-    "paused": "paused {}",
-    "preempted": "without its pages {}",
-    "swapped": "with its pages in host memory {}",
-}
+    return [
+        (field, f"{figure(value, ',.0f' if unit == 'MHz' else '.0f')} {unit}", name)
+        for field, value, unit, name in facts
+        if value is not None
+    ]
 
 
 def answer(newest: PhaseChange, seconds: Mapping[Phase, float]) -> str:
     """An answer in the timeline, for its tooltip."""
-    name = f"answer {newest.answer + 1}" if newest.answer else "answer"
-    head = f"{newest.service} {name}: prompt of {newest.prompt:,} tokens, {newest.generated:,} tokens written"
-    return "\n".join([head, *(_DOING[phase].format(f"{each:.2f} s") for phase, each in seconds.items())])
+    service, prompt, written = newest.service, newest.prompt, newest.generated
+    if newest.answer:
+        head = tr(
+            "{service} answer {number}: prompt of {prompt:,} tokens, {written:,} tokens written",
+            service=service,
+            number=newest.answer + 1,
+            prompt=prompt,
+            written=written,
+        )
+    else:
+        head = tr(
+            "{service} answer: prompt of {prompt:,} tokens, {written:,} tokens written",
+            service=service,
+            prompt=prompt,
+            written=written,
+        )
+    return "\n".join([head, *(_doing(phase, each) for phase, each in seconds.items())])
+
+
+def _doing(phase: Phase, seconds: float) -> str:
+    match phase:
+        case "waiting":
+            return tr("waited {seconds:.2f} s", seconds=seconds)
+        case "prefill":
+            return tr("prompt read in {seconds:.2f} s", seconds=seconds)
+        case "paused":
+            return tr("paused {seconds:.2f} s", seconds=seconds)
+        case "preempted":
+            return tr("without its pages {seconds:.2f} s", seconds=seconds)
+        case "swapped":
+            return tr("with its pages in host memory {seconds:.2f} s", seconds=seconds)
+    return tr("written in {seconds:.2f} s", seconds=seconds)
 
 
 def in_time(services: Sequence[ServiceFigures]) -> str:
     """How many answers of the last minute kept to the targets of their classes (goodput); "" of none."""
     ended = sum(each.ended for each in services)
-    return f"{sum(each.in_time for each in services)} of {ended} in time" if ended else ""
+    return tr("{n} of {ended} in time", n=sum(each.in_time for each in services), ended=ended) if ended else ""
 
 
 def targets(services: Sequence[ServiceFigures]) -> str:
     """The classes one by one, with what they are held to, for the tooltip."""
     return "\n".join(
-        f"{each.service}: {each.in_time} of {each.ended} answers of the last minute had their first token within "
-        f"{each.first_token:g} s and no more than {1e3 * each.between_tokens:,.0f} ms between tokens{_possible(each)}"
+        tr(
+            "{service}: {n} of {ended} answers of the last minute had their first token within {first:g} s and no more "
+            "than {between:,.0f} ms between tokens",
+            service=each.service,
+            n=each.in_time,
+            ended=each.ended,
+            first=each.first_token,
+            between=1e3 * each.between_tokens,
+        )
+        + _possible(each)
         for each in services
     )
 
@@ -125,14 +159,17 @@ def targets(services: Sequence[ServiceFigures]) -> str:
 def _possible(each: ServiceFigures) -> str:
     if each.most is None:
         return ""
-    return f"; steps are as short for up to {each.most:,} at once" if each.most else "; no step is as short here"
+    said = (
+        tr("steps are as short for up to {n:,} at once", n=each.most) if each.most else tr("no step is as short here")
+    )
+    return f"; {said}"
 
 
 def queue(queue: QueueCounts) -> str:
-    parts = [f"{queue.running} running"] if queue.running or not queue.waiting else []
+    parts = [tr("{n} running", n=queue.running)] if queue.running or not queue.waiting else []
     if queue.waiting:
-        parts.append(f"{queue.waiting} queued")
-    return ", ".join(parts) if queue.running or queue.waiting else "idle"
+        parts.append(tr("{n} queued", n=queue.waiting))
+    return ", ".join(parts) if queue.running or queue.waiting else tr("idle")
 
 
 def accepted(acceptance: list[Acceptance]) -> str:
@@ -156,33 +193,38 @@ def per_step(acceptance: list[Acceptance]) -> float | None:
     return tokens / rounds if rounds else None
 
 
+def tokens_per_step(tokens: float) -> str:
+    return tr("{tokens:.1f} tokens per step", tokens=tokens)
+
+
 def latency(frame: Telemetry) -> tuple[str, str]:
     """Two lines below the token rate: of times or the prefill that runs, and of what bounds them."""
-    times = [f"TTFT {frame.ttft_ms:.0f} ms"] if frame.ttft_ms is not None else []
+    times = [tr("TTFT {ms:.0f} ms", ms=frame.ttft_ms)] if frame.ttft_ms is not None else []
     if frame.itl_p50_ms is not None:
-        times.append(f"{frame.itl_p50_ms:.1f} ms/token")
+        times.append(tr("{ms:.1f} ms/token", ms=frame.itl_p50_ms))
     if frame.prefilled_per_second:
-        times = [f"prefill: {frame.prefilled_per_second:,.0f} tokens/s"]
+        times = [tr("prefill: {rate:,.0f} tokens/s", rate=frame.prefilled_per_second)]
     share = frame.bandwidth_share
-    limit = "" if share is None else f"{100 * share:.0f} % of memory bandwidth{LIMIT}"
+    limit = "" if share is None else tr("{percent:.0f} % of memory bandwidth", percent=100 * share) + LIMIT
     return " · ".join(times), limit
 
 
 def details(frame: Telemetry) -> str:
     """Everything else that a frame says about speed, one fact a line, for the tooltip."""
-    facts: list[tuple[str, float | None, str]] = [
-        ("Prefill", frame.prefilled_per_second or None, "{:,.0f} prompt tokens/s"),
-        ("Time to first token (TTFT)", frame.ttft_ms, "{:.0f} ms"),
-        ("Between tokens, median", frame.itl_p50_ms, "{:.1f} ms"),
-        ("Between tokens, 95 % below", frame.itl_p95_ms, "{:.1f} ms"),
-        ("A step", frame.step_ms, "{:.2f} ms"),
-        ("of which bookkeeping", frame.host_ms, "{:.2f} ms"),
-        (f"Share of the measured memory bandwidth{LIMIT}", _percent(frame.bandwidth_share), "{:.0f} %"),
+    rate = frame.prefilled_per_second
+    lines = [tr("Prefill: {rate:,.0f} prompt tokens/s", rate=rate)] if rate else []
+    facts: list[tuple[str, float | None, str, str]] = [
+        (tr("Time to first token (TTFT)"), frame.ttft_ms, ".0f", "ms"),
+        (tr("Between tokens, median"), frame.itl_p50_ms, ".1f", "ms"),
+        (tr("Between tokens, 95 % below"), frame.itl_p95_ms, ".1f", "ms"),
+        (tr("A step"), frame.step_ms, ".2f", "ms"),
+        (tr("of which bookkeeping"), frame.host_ms, ".2f", "ms"),
+        (tr("Share of the measured memory bandwidth") + LIMIT, _percent(frame.bandwidth_share), ".0f", "%"),
     ]
-    lines = [f"{name}: {form.format(value)}" for name, value, form in facts if value is not None]
+    lines += [f"{name}: {figure(value, spec)} {unit}" for name, value, spec, unit in facts if value is not None]
     if frame.bytes_per_token is not None:
-        lines.append(f"Bytes read for a token: {size(frame.bytes_per_token)}")
-    return "\n".join(lines) or "Nothing has been generated in the last seconds."
+        lines.append(tr("Bytes read for a token: {size}", size=size(frame.bytes_per_token)))
+    return "\n".join(lines) or tr("Nothing has been generated in the last seconds.")
 
 
 def _percent(share: float | None) -> float | None:
@@ -193,15 +235,15 @@ def one_line(frame: Telemetry) -> str:
     """The collapsed strip."""
     share = accepted(frame.acceptance)
     parts = [
-        f"{rate(frame)} tok/s",
+        f"{rate(frame)} tok/s",  # not shown
         f"{memory_title(frame.memory)} {memory(frame.memory)}",
-        f"pages {pages(frame.pages)} of {frame.pages.total:,}",
+        tr("pages {pages} of {total:,}", pages=pages(frame.pages), total=frame.pages.total),
         queue(frame.queue),
     ]
     if share != "–":
-        parts.append(f"{share} accepted")
+        parts.append(tr("{share} accepted", share=share))
     if (tokens := per_step(frame.acceptance)) is not None:
-        parts.append(f"{tokens:.1f} tokens per step")
+        parts.append(tokens_per_step(tokens))
     if frame.gpu is not None:
         parts.append(gpu(frame))
     return "     ".join(parts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from app.language import tr
+
 _WORD = re.compile(r"\S+")
 EXCERPT_WORDS = 4
 
@@ -31,9 +33,9 @@ def parting(one: str, other: str) -> Parting | None:
 
 def parts_at(found: Parting) -> str:
     """After "differs": "from word 12 on"."""
-    return "from the first word on" if found.word == 1 else f"from word {found.word} on"
+    return tr("from the first word on") if found.word == 1 else tr("from word {at} on", at=found.word)
 
 
 def _excerpt(rest: str) -> str:
     words = rest.split(maxsplit=EXCERPT_WORDS)
-    return " ".join(words[:EXCERPT_WORDS]) + ("…" if len(words) > EXCERPT_WORDS else "") if words else "(ends)"
+    return " ".join(words[:EXCERPT_WORDS]) + ("…" if len(words) > EXCERPT_WORDS else "") if words else tr("(ends)")

@@ -15,6 +15,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
+from app.language import tr
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -55,7 +57,7 @@ _ALIASES = {
 ENVIRONMENTS = {
     *_ALIASES,
     *("align*", "aligned", "array", "cases", "equation", "equation*", "gather", "gather*", "gathered"),
-    *("matrix", "bmatrix", "Bmatrix", "pmatrix", "vmatrix", "Vmatrix", "smallmatrix"),
+    *("matrix", "bmatrix", "Bmatrix", "pmatrix", "vmatrix", "Vmatrix", "smallmatrix"),  # not shown
     *("multline", "multline*", "split", "substack"),
 }
 """Environments that can be drawn."""
@@ -63,14 +65,14 @@ _ALIASED = re.compile(r"\\(begin|end)\s*\{([^{}]*)\}")
 _ENVIRONMENT = re.compile(r"\\begin\s*\{([^{}]*)\}")
 _DELIMITERS = {"\\(": False, "\\[": True, "$$": True, "$": False}
 _WRONG = {
-    "NoAvailableTokensError": "something is missing at its end",
-    "ExtraLeftOrMissingRightError": r"\left and \right are not in pairs",
-    "MissingEndError": r"\begin and \end are not in pairs",
-    "MissingSuperScriptOrSubscriptError": "something is missing after _ or ^",
-    "DoubleSubscriptsError": "it has two subscripts in one place",
-    "DoubleSuperscriptsError": "it has two superscripts in one place",
-    "NumeratorNotFoundError": "a fraction has no numerator",
-    "DenominatorNotFoundError": "a fraction has no denominator",
+    "NoAvailableTokensError": tr("something is missing at its end"),
+    "ExtraLeftOrMissingRightError": tr(r"\left and \right are not in pairs"),
+    "MissingEndError": tr(r"\begin and \end are not in pairs"),
+    "MissingSuperScriptOrSubscriptError": tr("something is missing after _ or ^"),
+    "DoubleSubscriptsError": tr("it has two subscripts in one place"),
+    "DoubleSuperscriptsError": tr("it has two superscripts in one place"),
+    "NumeratorNotFoundError": tr("a fraction has no numerator"),
+    "DenominatorNotFoundError": tr("a fraction has no denominator"),
 }
 """Classes of the library's errors, which have no words."""
 
@@ -131,42 +133,42 @@ def bare(source: str) -> tuple[str, bool]:
 
 def _draw(latex: str, displayed: bool) -> Result:
     if (reason := _unfit(latex)) or not latex:
-        return _refuse(reason or "it is empty")
+        return _refuse(reason or tr("it is empty"))
     for pattern, instead in _TIDIED:
         latex = pattern.sub(instead, latex)
     latex = _ALIASED.sub(lambda found: rf"\{found[1]}{{{_ALIASES.get(found[2], found[2])}}}", latex)
     for name in _ENVIRONMENT.findall(latex):
         if name not in ENVIRONMENTS:
-            return _refuse(f"the environment {name} is not known")
+            return _refuse(tr("the environment {name} is not known", name=name))
     try:
         library = _library()
     except (ImportError, OSError) as error:
         log.exception("maths cannot be drawn")
-        return _refuse(f"what draws maths could not be loaded ({error})")
+        return _refuse(tr("what draws maths could not be loaded ({error})", error=error))
     try:
         return _drawn(library, latex, displayed)
     except RecursionError:
-        return _refuse("it is nested too deeply")
+        return _refuse(tr("it is nested too deeply"))
     except Exception as error:  # the library has no class of its own for what it cannot draw
         log.debug("a formula cannot be drawn", exc_info=True)
-        return _refuse(_WRONG.get(type(error).__name__, "it is not LaTeX that Kvasir can draw"))
+        return _refuse(_WRONG.get(type(error).__name__, tr("it is not LaTeX that Kvasir can draw")))
 
 
 def _refuse(why: str) -> FormulaRefusal:
-    return FormulaRefusal(f"This formula is shown as its source: {why}.")
+    return FormulaRefusal(tr("This formula is shown as its source: {why}.", why=why))
 
 
 def _unfit(latex: str) -> str:
     """Why the library is not even asked, "" if it is."""
     if len(latex) > LONGEST:
-        return f"it has more than {LONGEST:,} characters"
+        return tr("it has more than {n:,} characters", n=LONGEST)
     if _DEFINES.search(latex):
-        return "it defines commands"
+        return tr("it defines commands")
     depth = deepest = 0
     for found in _NESTS.findall(latex):
         depth += (found in _INWARDS) - (found in _OUTWARDS)
         deepest = max(deepest, depth)
-    return "it is nested too deeply" if deepest > DEEPEST else ""
+    return tr("it is nested too deeply") if deepest > DEEPEST else ""
 
 
 def _drawn(ziamath: Any, latex: str, displayed: bool) -> Result:
@@ -178,7 +180,7 @@ def _drawn(ziamath: Any, latex: str, displayed: bool) -> Result:
     box = formula.node.bbox
     width = (box.xmax - box.xmin + 1) / EM
     if width > WIDEST:
-        return _refuse("it is too wide for one line")
+        return _refuse(tr("it is too wide for one line"))
     return Drawing(zlib.compress(formula.svg().encode()), width, (box.ymax + 0.5) / EM, (0.5 - box.ymin) / EM)
 
 
@@ -187,10 +189,10 @@ def _unknown(tree: ElementTree.Element, font: Any) -> str:
     for element in tree.iter():
         words = element.text or ""
         if command := _COMMAND.search(words):
-            return f"the command {command[0]} is not known"
+            return tr("the command {name} is not known", name=command[0])
         for letter in words:
             if not letter.isspace() and not font.glyphindex(letter):
-                return f"the font for maths has no {letter}"
+                return tr("the font for maths has no {letter}", letter=letter)
     return ""
 
 

@@ -18,6 +18,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from app.language import tr
 from app.texts.formulas import ENVIRONMENTS, bare
 from engine.base.lines import split_lines
 
@@ -282,7 +283,7 @@ def words(children: Sequence[Token]) -> str:
 def _image(
     renderer: RendererHTML, tokens: Sequence[Token], index: int, options: Any, env: MutableMapping[str, Any]
 ) -> str:
-    return f"<i>{IMAGE} {escape(words(tokens[index].children or []) or 'image')}</i>"
+    return f"<i>{IMAGE} {escape(words(tokens[index].children or []) or tr('image'))}</i>"
 
 
 def _formula(

@@ -8,6 +8,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QVBoxLayout, QWidget
 
+from app.language import tr
 from app.texts.difference import parting, parts_at
 from app.theme.room import room_of
 from app.theme.theme import Theme
@@ -32,9 +33,12 @@ class BothTexts(QWidget):
     def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         found = parting(one.text, other.text)
-        sentence = "Both texts are the same." if found is None else f"The answers differ {parts_at(found)}."
+        if found is None:
+            sentence = tr("Both texts are the same.")
+        else:
+            sentence = tr("The answers differ {where}.", where=parts_at(found))
         if found is not None and one.figures != other.figures:
-            sentence += " Their speeds are those of unlike answers."
+            sentence += " " + tr("Their speeds are those of unlike answers.")
         self._found, self._theme = found, theme
         self.sentence = _label(f"{sentence} {about}".strip(), "mute")
         grid = fill(QGridLayout(self), (self.sentence, 0, 0, 1, 2), margins=0, spacing=(16, 8))
@@ -66,7 +70,7 @@ class SideBySide(QDialog):
 
     def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        named(self, "side-by-side", windowTitle="Both answers")
+        named(self, "side-by-side", windowTitle=tr("Both answers"))
         self.resize(QSize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX)).boundedTo(room_of(self)))
         both = BothTexts(one, other, about, theme)
         self.sentence, self.views = both.sentence, both.views

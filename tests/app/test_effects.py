@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 from PySide6.QtGui import QTextFormat
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QTextEdit, QToolButton
 
+from app.panel import verdicts
 from app.panel.effects import EffectLine, figure, lines, sentence
 from app.panel.panel import OptimisationPanel
 from app.texts.difference import parting, parts_at
 from app.texts.side_by_side import Side, SideBySide
 from app.window.sides import PANEL_WIDTH
-from engine.protocol import Compared, CompareProgress, Metric
+from engine.protocol import Compared, CompareProgress, Metric, compared
 from tests.app.effects import BYTES, FIRST, SPEED, WASTE, effect, result
 from tests.app.specs import choice, number, switch
 
@@ -52,6 +55,18 @@ def test_the_switchs_own_figure_is_the_headline_with_its_range() -> None:
     found = figure(result(effect(FIRST, before=69, after=34, ratio=2.0, low=1.8, high=2.2), effect(SPEED)))
     assert found == EffectLine("2.0×\n1.80–2.2", "good")
     assert figure(None).text == "–"
+
+
+@pytest.mark.parametrize("metric", [SPEED, FIRST, BYTES, WASTE])
+@pytest.mark.parametrize(
+    ("ratio", "low", "high"), [(2.1, 1.9, 2.3), (0.4, 0.3, 0.6), (1, 1, 1), (31, 9, 50), (None, 0, 0)]
+)
+def test_the_window_says_what_reports_and_terminals_say(metric, ratio, low, high) -> None:
+    for word, pairs in itertools.product(("better", "worse", "none", "few"), (1, 8)):
+        found = effect(metric, ratio=ratio, low=low, high=high, verdict=word, pairs=pairs)
+        assert verdicts.verdict(found) == compared.verdict(found)
+        assert verdicts.amount(9e8 * found.high, metric) == compared.amount(9e8 * found.high, metric)
+    assert verdicts.busy_or_quiet(low) == compared.busy_or_quiet(low)
 
 
 def test_each_sentence_has_its_own_colour() -> None:

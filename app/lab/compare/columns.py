@@ -26,6 +26,7 @@ from app.chat.elsewhere import reason
 from app.chat.welcome import BUNDLED
 from app.lab.compare import words
 from app.lab.layout import ColumnsLayout
+from app.language import known, tr
 from app.panel.controls import FloatControl, IntControl, control_for
 from app.panel.titles import in_two
 from app.settings.page import QUANTISE
@@ -50,12 +51,13 @@ class SwitchSetting(QWidget):
         # What the window's own model cannot do says nothing of the column's.
         self._spec = msgspec.structs.replace(spec, disabled_reason="", disabled_choices={})
         self._theme = theme
-        name = in_two(spec.title)[0]
-        title = named(ElidedLabel(name, ""), tooltip=tip(f"{spec.title}\n{spec.explains}"))
+        name = in_two(known(spec.title))[0]
+        title = named(ElidedLabel(name, ""), tooltip=tip(f"{known(spec.title)}\n{known(spec.explains)}"))
         self._control = control_for(self._spec, theme)
         self._control.changed.connect(self._on_changed)
         self._remove = named(QToolButton(), f"compare.remove.{spec.key}")
-        named(self._remove, title=f"Remove the setting {name}", tooltip="Remove this setting", kind="quiet")
+        about = tr("Remove the setting {name}", name=name)
+        named(self._remove, title=about, tooltip=tr("Remove this setting"), kind="quiet")
         self._remove.clicked.connect(self.removed)
         fill(QHBoxLayout(self), (title, 1), self._control, self._remove, margins=0, spacing=8)
         theme.changed.connect(self._fit)
@@ -114,18 +116,19 @@ class ColumnCard(QFrame):
         self._letter = named(QLabel(), role="figure")
         self.name = named(QLineEdit(maxLength=60), "compare.name")
         self.name.textEdited.connect(lambda _: self.changed.emit())
-        self._duplicate = _link("Duplicate", "compare.duplicate")
+        self._duplicate = _link(tr("Duplicate"), "compare.duplicate")
         self._duplicate.clicked.connect(self.duplicated)
-        self._remove = _link("Remove", "compare.remove")
+        self._remove = _link(tr("Remove"), "compare.remove")
         self._remove.clicked.connect(self.removed)
         head = fill(QHBoxLayout(), self._letter, (self.name, 1), self._duplicate, self._remove, spacing=8)
-        self.model = named(ChoiceButton("Model", {BUNDLED: f"{BUNDLED} (bundled)"}), "compare.model")
+        self.model = named(ChoiceButton(tr("Model"), {BUNDLED: _bundled()}), "compare.model")
         self.model.choose(BUNDLED)
-        self.quantise = ChoiceButton("Quantise a 16-bit model on load", dict(QUANTISE.items()))
+        self.quantise = ChoiceButton(tr("Quantise a 16-bit model on load"), dict(QUANTISE.items()))
         self.quantise.setObjectName("compare.quantise")
         self.quantise.choose("none")
         grid = fill(QGridLayout(), spacing=(8, 6), wide=1)
-        for row, (title, choice) in enumerate((("Model", self.model), ("Quantise on load", self.quantise))):
+        choices = ((tr("Model"), self.model), (tr("Quantise on load"), self.quantise))
+        for row, (title, choice) in enumerate(choices):
             label = QLabel(title)
             label.setBuddy(choice)
             fill(grid, (label, row, 0), (choice, row, 1))
@@ -133,7 +136,7 @@ class ColumnCard(QFrame):
         self.elsewhere = caption(name="compare.elsewhere")
         self.elsewhere.hide()
         self._rows = fill(QVBoxLayout(), spacing=6)
-        self.add = named(QPushButton(f"Add a setting{ARROW}"), "compare.add", kind="choice")
+        self.add = named(QPushButton(tr("Add a setting") + ARROW), "compare.add", kind="choice")
         self._menu = QMenu(self, toolTipsVisible=True)
         self.add.setMenu(self._menu)
         self._groups: dict[str, QMenu] = {}
@@ -169,12 +172,12 @@ class ColumnCard(QFrame):
         """Its letter in the row; whether it may go, and whether another may be added."""
         self._first = letter == words.LETTERS[0]
         self._letter.setText(letter)
-        self.name.setAccessibleName(f"Name of column {letter}")
-        self._duplicate.setAccessibleName(f"Duplicate column {letter}")
+        self.name.setAccessibleName(tr("Name of column {letter}", letter=letter))
+        self._duplicate.setAccessibleName(tr("Duplicate column {letter}", letter=letter))
         self._duplicate.setEnabled(more)
-        self._remove.setAccessibleName(f"Remove column {letter}")
+        self._remove.setAccessibleName(tr("Remove column {letter}", letter=letter))
         self._remove.setVisible(removable)
-        self.add.setAccessibleName(f"Add a setting to column {letter}")
+        self.add.setAccessibleName(tr("Add a setting to column {letter}", letter=letter))
         self._offer_models()
         self._refresh()
 
@@ -238,10 +241,10 @@ class ColumnCard(QFrame):
         self._groups, self._actions = {}, {}
         for key, spec in self._specs.items():
             if spec.group not in self._groups:
-                self._groups[spec.group] = self._menu.addMenu(menu_text(spec.group))
+                self._groups[spec.group] = self._menu.addMenu(menu_text(known(spec.group)))
                 self._groups[spec.group].setToolTipsVisible(True)
-            self._actions[key] = action = self._groups[spec.group].addAction(menu_text(spec.title))
-            named(action, f"compare.add.{key}", tooltip=tip(spec.explains))
+            self._actions[key] = action = self._groups[spec.group].addAction(menu_text(known(spec.title)))
+            named(action, f"compare.add.{key}", tooltip=tip(known(spec.explains)))
             action.triggered.connect(lambda _=False, spec=spec: self._add(spec))
         self._show_offers()
 
@@ -283,7 +286,9 @@ class ColumnCards(QWidget):
         self._models: tuple[Sequence[KnownModel], Mapping[str, Sequence[RemoteModel]]] = ((), {})
         self.specs: dict[str, OptionSpec] = {}
         self._columns = ColumnsLayout([], theme, _CARD_PX, 1)
-        self.more = named(QPushButton("Add a column"), "compare.more", clicked=lambda: self.insert().name.setFocus())
+        self.more = named(
+            QPushButton(tr("Add a column")), "compare.more", clicked=lambda: self.insert().name.setFocus()
+        )
         fill(QVBoxLayout(self), self._columns, (self.more, 0, Qt.AlignmentFlag.AlignLeft), margins=0, spacing=12)
         self.insert()
         self.insert()
@@ -343,7 +348,11 @@ class ColumnCards(QWidget):
 def _titles(models: Sequence[KnownModel]) -> dict[str | None, str]:
     """The bundled model by its name, the others by their paths."""
     others: dict[str | None, str] = {model.path: model.name for model in models if model.name != BUNDLED}
-    return {BUNDLED: f"{BUNDLED} (bundled)", **others}
+    return {BUNDLED: _bundled(), **others}
+
+
+def _bundled() -> str:
+    return tr("{name} (bundled)", name=BUNDLED)
 
 
 def _key(model: RemoteModel) -> str:

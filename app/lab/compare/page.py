@@ -26,6 +26,7 @@ from app.lab.compare import words
 from app.lab.compare.columns import ColumnCards
 from app.lab.compare.result import ComparisonView
 from app.lab.compare.run import FILES, ComparisonRun, ComparisonWork
+from app.language import tr
 from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
 from app.theme.room import scrolling
@@ -34,8 +35,8 @@ from app.theme.widgets import Segments, button_text, caption, fill, named, say, 
 from engine.protocol.lab import LabCompared, LabProgress
 
 BUILT_IN, CHAT, FILE = "built-in", "chat", "file"
-_PROMPTS = {BUILT_IN: "Built-in set", CHAT: "This chat's", FILE: "A file"}
-_FILTERS = {"html": "Web page (*.html)", "json": "Figures (*.json)"}
+_PROMPTS = {BUILT_IN: tr("Built-in set"), CHAT: tr("This chat's"), FILE: tr("A file")}
+_FILTERS = {"html": tr("Web page (*.html)"), "json": tr("Figures (*.json)")}
 _NUMBER_PX = 130
 
 
@@ -71,13 +72,13 @@ class ComparePage(QWidget):
         self.columns = ColumnCards(theme)
         body = QWidget()
         self._column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=12)
-        title = named(QLabel("Compare"), role="title")
+        title = named(QLabel(tr("Compare")), role="title")
         for widget in (title, caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()):
             self._column.addWidget(widget)
         self.note = caption(name="compare.note")
         self.note.hide()
         fill(self._column, self.note, self._save_row(), 1)
-        self._scroll = scrolling(body, "Compare", sideways=True)
+        self._scroll = scrolling(body, tr("Compare"), sideways=True)
         fill(QVBoxLayout(self), self._scroll, margins=0)
         theme.changed.connect(self._fit)
         self._fit()
@@ -137,25 +138,35 @@ class ComparePage(QWidget):
 
     def _work(self) -> QWidget:
         """Build the card of the work: prompts, length of an answer, rounds, and a text to score."""
-        self._sources = Segments("Prompts", list(_PROMPTS), list(_PROMPTS.values()), "compare.prompts")
+        self._sources = Segments(tr("Prompts"), list(_PROMPTS), list(_PROMPTS.values()), "compare.prompts")
         self._sources.chosen.connect(self._choose)
-        self.file, browse = self._path("compare.file", "Prompts: path of a file", "A text, or a .jsonl of prompts")
+        self.file, browse = self._path(
+            "compare.file",
+            tr("Prompts: path of a file"),
+            tr("A text, or a .jsonl of prompts"),
+            tr("Choose a file. Prompts"),
+        )
         self._of_file = (self.file, browse)
         prompts = _line(self._sources, self.file, browse)
-        self.tokens = _number("compare.tokens", "Length of an answer in tokens", 2, 4096, 64)
-        self.tokens.setSuffix(" tokens")
-        self.rounds = _number("compare.rounds", "Rounds", 0, 64, 0)
-        self.rounds.setSpecialValueText("as needed")
-        self.rounds.setToolTip(tip("As needed: until each figure has a verdict, or for about a minute."))
-        self.text, browse = self._path("compare.text", "Text to score: path of a file", "None")
-        self.text.setToolTip(tip("Every column is scored on it: perplexity, and KL against the first one."))
+        self.tokens = _number("compare.tokens", tr("Length of an answer in tokens"), 2, 4096, 64)
+        self.tokens.setSuffix(" " + tr("tokens"))
+        self.rounds = _number("compare.rounds", tr("Rounds"), 0, 64, 0)
+        self.rounds.setSpecialValueText(tr("as needed"))
+        self.rounds.setToolTip(tip(tr("As needed: until each figure has a verdict, or for about a minute.")))
+        self.text, browse = self._path(
+            "compare.text",
+            tr("Text to score: path of a file"),
+            tr("None", "a text"),
+            tr("Choose a file. Text to score"),
+        )
+        self.text.setToolTip(tip(tr("Every column is scored on it: perplexity, and KL against the first one.")))
         card = named(QFrame(), card="choice")
         grid = fill(QGridLayout(card), margins=(14, 12, 14, 12), spacing=(16, 8), wide=1)
         rows = (
-            ("Prompts", prompts),
-            ("Length of an answer", self.tokens),
-            ("Rounds", self.rounds),
-            ("Text to score", _line(self.text, browse)),
+            (tr("Prompts"), prompts),
+            (tr("Length of an answer"), self.tokens),
+            (tr("Rounds"), self.rounds),
+            (tr("Text to score"), _line(self.text, browse)),
         )
         for row, (title, widget) in enumerate(rows):
             grid.addWidget(QLabel(title), row, 0)
@@ -164,10 +175,10 @@ class ComparePage(QWidget):
         return card
 
     def _run_row(self) -> QWidget:
-        self.go = named(QPushButton("Compare"), "compare.run", clicked=self.run, kind="primary")
-        self.cancel = named(QPushButton("Cancel"), "compare.cancel", clicked=self.stop)
+        self.go = named(QPushButton(tr("Compare")), "compare.run", clicked=self.run, kind="primary")
+        self.cancel = named(QPushButton(tr("Cancel")), "compare.cancel", clicked=self.stop)
         self.status = caption(name="compare.status")
-        self.bar = named(QProgressBar(textVisible=False), title="Progress of the comparison")
+        self.bar = named(QProgressBar(textVisible=False), title=tr("Progress of the comparison"))
         row = fill(QHBoxLayout(), self.go, self.cancel, (self.status, 1), spacing=12)
         holder = QWidget()
         fill(QVBoxLayout(holder), row, self.bar, margins=0)
@@ -178,8 +189,8 @@ class ComparePage(QWidget):
         self._saves = QWidget()
         row = fill(QHBoxLayout(self._saves), margins=0, spacing=8)
         kinds: tuple[tuple[Literal["html", "json"], str, str], ...] = (
-            ("html", "Save report…", "A web page with everything that is shown here"),
-            ("json", "Save figures…", "A file that kvasir bench --load shows again"),
+            ("html", tr("Save report…"), tr("A web page with everything that is shown here")),
+            ("json", tr("Save figures…"), tr("A file that kvasir bench --load shows again")),
         )
         for kind, title, about in kinds:
             button = QPushButton(button_text(title))
@@ -190,11 +201,11 @@ class ComparePage(QWidget):
         self._saves.hide()
         return self._saves
 
-    def _path(self, name: str, accessible: str, placeholder: str) -> tuple[QLineEdit, QPushButton]:
+    def _path(self, name: str, accessible: str, placeholder: str, choose: str) -> tuple[QLineEdit, QPushButton]:
         edit = named(QLineEdit(placeholderText=placeholder, clearButtonEnabled=True), name, title=accessible)
         edit.textChanged.connect(lambda: self._say(""))
-        browse = QPushButton("Choose…")
-        named(browse, f"{name}.choose", title=f"Choose a file. {accessible.partition(':')[0]}")
+        browse = QPushButton(tr("Choose…"))
+        named(browse, f"{name}.choose", title=choose)
         browse.clicked.connect(lambda: self._browse(edit))
         return edit, browse
 
@@ -212,7 +223,7 @@ class ComparePage(QWidget):
 
     def _save(self, kind: Literal["html", "json"]) -> None:
         start = str(Path.home() / FILES[kind])
-        path, _ = QFileDialog.getSaveFileName(self, "Save the comparison", start, _FILTERS[kind])
+        path, _ = QFileDialog.getSaveFileName(self, tr("Save the comparison"), start, _FILTERS[kind])
         if not path:
             return
         try:
@@ -220,7 +231,7 @@ class ComparePage(QWidget):
         except OSError as error:
             self._say(words.not_saved(error))
         else:
-            self._say(f"Saved as {path}.", "caption")
+            self._say(tr("Saved as {path}.", path=path), "caption")
 
     def _on_progress(self, told: object) -> None:
         if isinstance(told, LabProgress) and not self.comparison.stopping:

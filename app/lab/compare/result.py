@@ -13,14 +13,15 @@ from app.lab.figures import Dots
 from app.lab.layout import label
 from app.lab.steps import StepRunner
 from app.lab.words import title as titled
+from app.language import known, tr
 from app.panel.effects import TONES
+from app.panel.verdicts import amount, quality_lines, text_verdict, verdict
 from app.texts.difference import parting
 from app.texts.side_by_side import MarkedText, Side
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption, fill, named
 from engine.base.lines import split_lines
 from engine.protocol import OptionSpec
-from engine.protocol.compared import amount, quality_lines, text_verdict, verdict
 from engine.protocol.lab import KindFigures, LabCompared, LabFigure
 
 _CELL_PX, _TITLE_PX, _TEXT_PX = 96, 120, 132
@@ -43,7 +44,7 @@ class ComparisonView(QWidget):
     def _add_rest(self, column: QVBoxLayout) -> Iterator[None]:
         told = self.told
         for kind in told.kinds:
-            column.addWidget(label(kind.kind, "section"))
+            column.addWidget(label(known(kind.kind), "section"))
             card, grid = self._table()
             column.addWidget(card)
             for row, figure in enumerate(kind.figures):
@@ -53,18 +54,19 @@ class ComparisonView(QWidget):
             column.addLayout(texts)
             yield from self._add_texts(kind, texts, SHOWN)
             if len(kind.prompts) > SHOWN:
-                more = named(QPushButton(f"Show all {len(kind.prompts):,} prompts"), f"compare.texts.{kind.kind}")
+                title = tr("Show all {n:,} prompts", n=len(kind.prompts))
+                more = named(QPushButton(title), f"compare.texts.{kind.kind}")
                 more.clicked.connect(more.hide)
                 more.clicked.connect(partial(self._add_more, kind, texts))
                 column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
         quality = quality_lines(told)
         if quality:
-            column.addWidget(label("Quality on your text", "section"))
+            column.addWidget(label(tr("Quality on your text"), "section"))
             for line in quality:
                 column.addWidget(label(line, "", "compare.quality"))
-        fill(column, label("How it was taken", "section"), caption(told.taken, "compare.taken"))
+        fill(column, label(tr("How it was taken"), "section"), caption(known(told.taken), "compare.taken"))
         for line in told.absent:
-            column.addWidget(caption(line, "compare.absent"))
+            column.addWidget(caption(known(line), "compare.absent"))
 
     def _table(self) -> tuple[QFrame, QGridLayout]:
         """A row for each figure, a cell for each column, but for the figures."""
@@ -83,19 +85,19 @@ class ComparisonView(QWidget):
         line = named(QFrame(), edge="top")
         line.setFixedHeight(1)
         grid.addWidget(line, row, 0, 1, grid.columnCount())
-        scale = "" if low == high else f"{amount(low, metric)} to {amount(high, metric)}"
+        scale = "" if low == high else tr("{low} to {high}", low=amount(low, metric), high=amount(high, metric))
         title = titled(metric)
         grid.addWidget(_stack(label(title, ""), caption(scale)), row + 1, 0, Qt.AlignmentFlag.AlignTop)
         medians = figure.medians
         for place, (median, runs) in enumerate(zip(medians, figure.runs, strict=True)):
             effect = figure.effects[place - 1] if place else None
-            remark = caption(figure.remark(place), "compare.remark")
+            remark = caption(known(figure.remark(place)), "compare.remark")
             top = Qt.AlignmentFlag.AlignTop
             if not runs:
                 grid.addWidget(_stack(label("–", "mute", "compare.missing"), remark), row + 1, place + 1, top)
                 continue
             dots = Dots([runs], [median], metric, self._theme, (low, high), place, amount)
-            dots.setAccessibleName(f"{title} of {self._names[place]}")
+            dots.setAccessibleName(tr("{figure} of {column}", figure=title, column=self._names[place]))
             said = label(verdict(effect), TONES[effect.verdict], "compare.verdict") if effect else caption()
             value = label(amount(median, metric), "figure", "compare.median")
             grid.addWidget(_stack(value, dots, said, remark), row + 1, place + 1, top)
@@ -113,7 +115,7 @@ class ComparisonView(QWidget):
         """Texts that all columns wrote to one prompt."""
         told = kind.texts[place]
         card, grid = _card(len(self._names), self._theme)
-        grid.addWidget(ElidedLabel(f"“{' '.join(prompt.split())}”", "caption"), 0, 0, 1, len(self._names))
+        grid.addWidget(ElidedLabel(tr("“{text}”", text=" ".join(prompt.split())), "caption"), 0, 0, 1, len(self._names))
         written = [told[0].texts[0], *(text.texts[1] for text in told)]
         partings = [parting(written[0], text) for text in written[1:]]
         leaves = [found.at if found is not None else None for found in partings]

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from app.lab.words import LETTERS, STOPPED, STOPPING, doing
+from app.lab.words import LETTERS, STOPPED, STOPPING, step
+from app.language import known, tr
 from app.panel.controls import value_title
 from app.panel.titles import in_two
+from app.panel.verdicts import capital
 from app.settings.page import device_title
 from engine.protocol import OptionSpec, RemoteModel, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
 
-INTRODUCTION = "Every column answers the same prompts in random order, after a warm-up. Column A is the baseline."
-AS_IT_IS = "baseline"
-NO_COMPARE = "This engine cannot compare."
-STARTING = "Loading the models…"
-NO_PROMPTS = "This chat has no prompt yet."
-NO_CATALOGUE = "The engine has not told its switches yet."
-ALL_SET = "All switches are set."
-QUANTISE = "Packs a model that comes in 16 or 32 bits a weight while it is loaded."
-SERVERS_LATER = "Other servers: from column B on"
-FIRST_HERE = "Column A is the baseline. Choose a model of this machine for it."
+INTRODUCTION = tr("Every column answers the same prompts in random order, after a warm-up. Column A is the baseline.")
+AS_IT_IS = tr("baseline")
+NO_COMPARE = tr("This engine cannot compare.")
+STARTING = tr("Loading the models…")
+NO_PROMPTS = tr("This chat has no prompt yet.")
+NO_CATALOGUE = tr("The engine has not told its switches yet.")
+ALL_SET = tr("All switches are set.")
+QUANTISE = tr("Packs a model that comes in 16 or 32 bits a weight while it is loaded.")
+SERVERS_LATER = tr("Other servers: from column B on")
+FIRST_HERE = tr("Column A is the baseline. Choose a model of this machine for it.")
 __all__ = ["LETTERS", "STOPPED", "STOPPING"]
 
 
 def no_file(path: str) -> str:
-    return f"There is no file {path}. Choose one." if path else "Choose a file of prompts."
+    return tr("There is no file {path}. Choose one.", path=path) if path else tr("Choose a file of prompts.")
 
 
 def not_saved(error: OSError) -> str:
-    return f"The file could not be written: {error.strerror or error}. Choose another place."
+    return tr("The file could not be written: {why}. Choose another place.", why=error.strerror or error)
 
 
 def column_name(model: str, quantise: str, values: Mapping[str, Value], specs: Mapping[str, OptionSpec]) -> str:
@@ -41,17 +43,17 @@ def column_name(model: str, quantise: str, values: Mapping[str, Value], specs: M
 
 def model(title: str, remote: RemoteModel | None) -> str:
     """Name of a column's model, with its server where it is another one's."""
-    return title if remote is None else f"{remote.model} on {remote.server}"
+    return title if remote is None else tr("{model} on {server}", model=remote.model, server=remote.server)
 
 
 def server(name: str, models: int) -> str:
     """Heading of another server's models."""
-    return name if models else f"{name}: no models told"
+    return name if models else tr("{server}: no models told", server=name)
 
 
 def setting(spec: OptionSpec, value: Value) -> str:
     """Describe a switch with its value, such as "KV cache precision 8-bit"."""
-    return f"{in_two(spec.title)[0]} {in_two(value_title(spec, value))[0]}"
+    return f"{in_two(known(spec.title))[0]} {in_two(value_title(spec, value))[0]}"
 
 
 def unlike(names: Sequence[str]) -> list[str]:
@@ -72,8 +74,7 @@ def first_value(spec: OptionSpec) -> Value:
 def progress(told: LabProgress, names: Sequence[str]) -> str:
     """Describe the progress, such as "Prose, run 3: int8"."""
     side = f": {names[told.side]}" if 0 <= told.side < len(names) else ""
-    said = doing(told)
-    return f"{told.name[:1].upper()}{told.name[1:]}, {said[:1].lower()}{said[1:]}{side}"
+    return f"{capital(known(told.name))}, {step(told)}{side}"
 
 
 def text_tone(told: LabCompared, place: int, text: LabText) -> str:
@@ -86,11 +87,14 @@ def text_tone(told: LabCompared, place: int, text: LabText) -> str:
 def about_column(told: LabCompared, place: int, specs: Mapping[str, OptionSpec]) -> str:
     """Under a column's name: its model, and what it is set to."""
     column = told.columns[place]
-    quantised = [f"{column.quantise} at load"] if column.quantise != "none" else []
+    quantised = [tr("{kind} at load", kind=column.quantise)] if column.quantise != "none" else []
     values = [setting(specs[key], value) if key in specs else f"{key} {value}" for key, value in column.set.items()]
     return ", ".join([told.models[place], *quantised, *values])
 
 
 def about(told: LabCompared) -> str:
     day, _, time = told.date.partition("T")
-    return f"{day} {time[:5]} · {device_title(told.device)} · {told.machine} · Kvasir {told.version} · seed {told.seed}"
+    seed = tr("seed {seed}", seed=told.seed)
+    return (
+        f"{day} {time[:5]} · {device_title(told.device)} · {told.machine} · Kvasir {told.version} · {seed}"  # not shown
+    )

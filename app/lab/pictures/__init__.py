@@ -3,4 +3,4 @@
 from app.lab.pictures.plot import PlotView
 from app.lab.pictures.view import Miniature, PictureView
 
-__all__ = ["Miniature", "PictureView", "PlotView"]
+__all__ = ["Miniature", "PictureView", "PlotView"]  # not shown

@@ -9,6 +9,7 @@ from app.charts.legend import Legend
 from app.charts.scale import placeable
 from app.lab.pictures import words
 from app.lab.pictures.painter import GAP, Painter, solid
+from app.language import known
 from app.theme.theme import Theme
 from engine.protocol.lab import Amounts
 
@@ -21,7 +22,7 @@ class AmountsPainter(Painter):
     def __init__(self, theme: Theme, picture: Amounts) -> None:
         super().__init__(theme)
         self._rows = [
-            (name, max(0.0, amount) if placeable(amount, False) else 0.0)
+            (known(name), max(0.0, amount) if placeable(amount, False) else 0.0)
             for name, amount in zip(picture.names, picture.amounts, strict=False)
         ]
         self._limit = picture.limit if placeable(picture.limit, False) else 0.0

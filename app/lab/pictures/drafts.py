@@ -12,6 +12,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPen
 from app.charts.legend import Legend
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter, solid
+from app.language import figure
 from app.theme.theme import Theme
 from engine.protocol.lab import Drafts, DraftToken, Fate
 
@@ -87,10 +88,10 @@ class DraftsPainter(Painter):
             line = QRectF(room.left(), top, room.width(), self.metrics.height())
             self.write(painter, line, words.earlier_steps(left_out), Qt.AlignmentFlag.AlignLeft)
             top += line.height() + 4
-        gutter = self.gutter([f"{len(self._steps):,}"], room)
+        gutter = self.gutter([figure(len(self._steps))], room)
         for number, step in enumerate(shown[left_out:], left_out + 1):
             area = QRectF(room.left(), top, gutter, row - 4)
-            self.write(painter, area, f"{number:,}", Qt.AlignmentFlag.AlignLeft)
+            self.write(painter, area, figure(number), Qt.AlignmentFlag.AlignLeft)
             top += row * self._draw_step(
                 painter,
                 number,

@@ -10,6 +10,7 @@ from app.charts.legend import Legend
 from app.charts.raster import cell_at, draw_cells
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter
+from app.language import figure
 from app.theme.theme import Theme
 from engine.protocol.lab import Heat
 
@@ -54,7 +55,7 @@ class HeatPainter(Painter):
         return words.heat_cell(self._picture, *found) if found else ""
 
     def legend(self) -> list[Legend]:
-        return [Legend(self._shade(share), text) for share, text in ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))]
+        return [Legend(self._shade(share), text) for share, text in ((0.0, "0"), (0.5, figure(0.5, ".1f")), (1.0, "1"))]
 
     def _shade(self, share: float) -> str:
         return self.theme.tint("accent", share, "raised")

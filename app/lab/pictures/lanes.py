@@ -13,6 +13,7 @@ from app.charts.legend import Legend
 from app.charts.scale import Scale
 from app.lab.pictures import words
 from app.lab.pictures.painter import Painter, solid
+from app.language import known
 from app.theme.theme import Theme
 from engine.protocol.lab import Doing, Lanes, Picture
 
@@ -51,7 +52,7 @@ class LanesPainter(Painter):
         foot = metrics.height() + 4
         high = min(self.theme.px(ROW_PX), (room.height() - foot) / max(1, len(lanes)))
         names = high >= metrics.height() * 0.9
-        gutter = self.gutter([lane.name for lane in lanes], room) if names else 0.0
+        gutter = self.gutter([known(lane.name) for lane in lanes], room) if names else 0.0
         area = QRectF(room.left() + gutter, room.top(), room.width() - gutter - 1, high * len(lanes))
         self._draw_axis(painter, area)
         inset = min(4.0, 0.15 * high)
@@ -60,7 +61,7 @@ class LanesPainter(Painter):
             top = area.top() + row * high
             if names:
                 left = QRectF(room.left(), top, gutter, high)
-                self.write(painter, left, lane.name, Qt.AlignmentFlag.AlignLeft, "text")
+                self.write(painter, left, known(lane.name), Qt.AlignmentFlag.AlignLeft, "text")
             for span in (each for each in lane.spans if each.start < now):
                 ends = (span.start, min(span.end, now))
                 start, end = (area.left() + self._share(at) * area.width() for at in ends)

@@ -14,6 +14,7 @@ from app.charts.legend import Legend, LegendLabel
 from app.charts.scale import Scale, fitting
 from app.lab.pictures import words
 from app.lab.pictures.words import LETTERS
+from app.language import known, tr
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption, fill, say, tip
 from engine.protocol.lab import Axis, Plot, Series
@@ -83,18 +84,18 @@ class PlotView(QWidget):
 
     def _show(self) -> None:
         plot = self._plot
-        self._title.setText(plot.title)
+        self._title.setText(known(plot.title))
         of_series = styles(self._theme, plot, self._sides)
         self._axes.show_plot(plot, of_series, LETTERS if plot.categories == self._sides else ())
         named = [
-            Legend(style.color, series.name, "■" if plot.bars else _MARKS[style.dash])
+            Legend(style.color, known(series.name), "■" if plot.bars else _MARKS[style.dash])
             for series, style in zip(plot.series, of_series, strict=True)
             if series.name
         ]
         self._legend.show_entries(named)
         self._legend.setVisible(bool(named))
-        say(self._note, plot.note)
-        self.setAccessibleName(plot.title or "Plot")
+        say(self._note, known(plot.note))
+        self.setAccessibleName(known(plot.title) or tr("Plot"))
         self.setAccessibleDescription(words.plot(plot))
 
 
@@ -182,7 +183,7 @@ class LabAxes(PlotAxes):
         if not self._plot.bars:
             return [(at, words.value(self._plot.x, at)) for at in self._across.ticks(ACROSS)]
         wide = room.width() / max(1, len(self._plot.categories)) - self.fontMetrics().averageCharWidth()
-        names = self._plot.categories
+        names = list(map(known, self._plot.categories))
         if self._short and max(map(self.fontMetrics().horizontalAdvance, names), default=0) > wide:
             names = list(self._short)[: len(names)]
         return [(number, self._fit(name, wide)) for number, name in enumerate(names, 1)]
@@ -191,9 +192,9 @@ class LabAxes(PlotAxes):
         return self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, int(width))
 
     def _draw_line(self, painter: QPainter, room: QRectF, series: Series, style: Style, at: int) -> None:
-        known = [at for at, (x, y) in enumerate(series.points) if self._across.has(x) and self._up.has(y)]
-        self._draw_band(painter, room, series, known, style)
-        points = [QPointF(self.place_x(room, x), self.place_y(room, y)) for x, y in (series.points[at] for at in known)]
+        there = [at for at, (x, y) in enumerate(series.points) if self._across.has(x) and self._up.has(y)]
+        self._draw_band(painter, room, series, there, style)
+        points = [QPointF(self.place_x(room, x), self.place_y(room, y)) for x, y in (series.points[at] for at in there)]
         dots = all(len(each.points) <= MOST_DOTS for each in self._plot.series)
         pen = QPen(QColor(style.color), LINE_PX, _DASHES[style.dash])
         pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
@@ -201,16 +202,16 @@ class LabAxes(PlotAxes):
         painter.drawPolyline(points)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(style.color))
-        for index, point in zip(known, points, strict=True):
+        for index, point in zip(there, points, strict=True):
             if dots:
                 painter.drawEllipse(point, DOT_PX, DOT_PX)
             self._spots.append(Spot(QRectF(point, point), series, index))
 
-    def _draw_band(self, painter: QPainter, room: QRectF, series: Series, known: Iterable[int], style: Style) -> None:
+    def _draw_band(self, painter: QPainter, room: QRectF, series: Series, there: Iterable[int], style: Style) -> None:
         """The intervals around the points, joined; a lone one as a bar."""
         edges = [
             [QPointF(self.place_x(room, series.points[at][0]), self.place_y(room, end)) for end in between]
-            for at in known
+            for at in there
             if (between := words.interval(series, at)) and all(map(self._up.has, between))
         ]
         color = QColor(style.color)

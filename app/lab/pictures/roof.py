@@ -14,6 +14,7 @@ from app.charts.legend import Legend, LegendLabel
 from app.charts.scale import Scale
 from app.lab.pictures import words
 from app.lab.pictures.plot import NEAR_PX, LabAxes
+from app.language import figure, known, tr
 from app.theme.theme import Theme
 from app.theme.widgets import fill
 from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, RoofPoint, Series
@@ -26,13 +27,13 @@ LABEL_GAP = 10
 """Pixels between a label and the line or dot that it stands beside."""
 LEFT, RIGHT, ABOVE, BELOW = 8.0, 4.0, 2.0, 3.0
 """Factors by which the axes go beyond the outermost values: there labels stand."""
-X = Axis(title="Arithmetic intensity", unit="operations a byte", log=True)
-Y = Axis(title="Speed", unit="operations a second", log=True)
+X = Axis(title=tr("Arithmetic intensity"), unit=tr("operations a byte"), log=True)
+Y = Axis(title=tr("Speed"), unit=tr("operations a second"), log=True)
 GROUPS: dict[PointGroup, tuple[str, str]] = {
-    "measured": ("accent", "measured"),
-    "batch": ("violet", "computed: more answers at once"),
-    "drafts": ("teal", "computed: draft tokens, all accepted"),
-    "switch": ("mute", "computed: a switch changed"),
+    "measured": ("accent", tr("measured")),
+    "batch": ("violet", tr("computed: more answers at once")),
+    "drafts": ("teal", tr("computed: draft tokens, all accepted")),
+    "switch": ("mute", tr("computed: a switch changed")),
 }
 """Colours, and what they mean."""
 
@@ -52,11 +53,11 @@ class RoofView(QWidget):
                 for group, (color, text) in GROUPS.items()
                 if group in there
             ]
-            + ([Legend("text", "the roof it is held against", "━")] if "measured" in there else [])
+            + ([Legend("text", tr("the roof it is held against"), "━")] if "measured" in there else [])
         )
         fill(QVBoxLayout(self), (self.axes, 1), legend, margins=0, spacing=4)
         theme.changed.connect(self.axes.recolour)
-        self.setAccessibleName("Roofline")
+        self.setAccessibleName(tr("Roofline"))
         self.setAccessibleDescription(" ".join(f"{point_words(point)}." for point in found.points))
 
 
@@ -174,7 +175,7 @@ class RoofAxes(LabAxes):
             above = room.bottom() - line.y1()
             along = max(LABEL_GAP, ((down + metrics.descent()) * cosine - above) / sine)  # not below the axis
             at = line.p1() + QPointF(along * cosine + down * sine, down * cosine - along * sine)
-            found.append(Name(f"{read.name}: {read.value / 1e9:,.3g} GB/s", at, -angle))
+            found.append(Name(f"{known(read.name)}: {figure(read.value / 1e9, ',.3g')} GB/s", at, -angle))
         return found
 
     def _flat_names(self, room: QRectF, labels: Sequence[Label]) -> list[Name]:
@@ -184,7 +185,7 @@ class RoofAxes(LabAxes):
         up = [-self.place_y(room, product.value) for product in self._products]
         found = []
         for product, start in zip(self._products, stacked(up, metrics.height()), strict=True):
-            text = self._fit(f"{product.name}: {words.with_unit(Y, product.value)}", room.right() - ridge)
+            text = self._fit(f"{known(product.name)}: {words.with_unit(Y, product.value)}", room.right() - ridge)
             wide = metrics.horizontalAdvance(text)
             y = -start - metrics.descent() - SMALL_DOT_PX
             middle = y - (metrics.ascent() - metrics.descent()) / 2
@@ -243,7 +244,8 @@ class RoofAxes(LabAxes):
             return room.left() < left and right < room.right() and not crossed
 
         high_as = words.value(Y, float(f"{point.roof:.3g}"))
-        text = f"{point.name}: {words.percent(point.operations / point.roof)} of its roof, {high_as}"
+        share = words.percent(point.operations / point.roof)
+        text = tr("{point}: {share} of its roof, {roof}", point=known(point.name), share=share, roof=high_as)
         wide, high = metrics.horizontalAdvance(text), metrics.height()
         row = QPolygonF(QRectF(room.left(), y - high / 2, room.width(), high))
         passed = [name.area(metrics).intersected(row).boundingRect().right() for name in self._slope_names(room)]
@@ -273,8 +275,14 @@ class RoofAxes(LabAxes):
 def point_words(point: RoofPoint) -> str:
     """Describe the point, such as "batch 1: 2.0 operations a byte, 7.9 G operations a second, 413 tokens a second
     (measured, …)"."""
-    at = f"{point.intensity:,.3g} operations a byte, {words.with_unit(Y, point.operations)}"
-    return f"{point.name}: {at}, {words.count(float(f'{point.tokens:.4g}'))} tokens a second ({point.setting})"
+    return tr(
+        "{point}: {intensity:,.3g} operations a byte, {speed}, {rate} tokens a second ({setting})",
+        point=known(point.name),
+        intensity=point.intensity,
+        speed=words.with_unit(Y, point.operations),
+        rate=words.count(float(f"{point.tokens:.4g}")),
+        setting=known(point.setting),
+    )
 
 
 def spread(wanted: Sequence[float], apart: float, low: float, high: float) -> list[float]:
