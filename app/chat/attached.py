@@ -8,7 +8,7 @@ from typing import NamedTuple
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
-from app.documents.records import size_of
+from app.documents.records import kind_of, size_of
 from app.history.records import Attached
 from app.language import tr
 from app.theme.icons import icon
@@ -140,7 +140,7 @@ class _Chip(QFrame):
         if document is None:
             facts, notes = tr("reading…"), list[str]()
         else:
-            facts = f"{document.facts.kind} · {size_of(document.facts)}"
+            facts = f"{kind_of(document.facts)} · {size_of(document.facts)}"
             notes = list(document.facts.notes)
         if count is not None:
             facts = f"{facts} · {tr('{tokens:,} tokens', tokens=count.tokens)}"

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from app.documents.records import Document, DocumentUse, size_of
+from app.documents.records import Document, DocumentUse, kind_of, size_of
 from app.history.records import Chat, ListedChat, StoredMessage, thought_for
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -81,7 +81,7 @@ def speaker(message: StoredMessage) -> str:
 
 def document_line(document: Document, use: DocumentUse | None) -> str:
     """A document by its name; its text is not exported."""
-    name, kind, size = " ".join(document.name.split()), document.facts.kind, size_of(document.facts)
+    name, kind, size = " ".join(document.name.split()), kind_of(document.facts), size_of(document.facts)
     if use is None or use.passages is None:
         return tr("Document: {name} ({kind}, {size})", name=name, kind=kind, size=size)
     return plural(

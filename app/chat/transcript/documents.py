@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.chat.session.settling import read_whole
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
-from app.documents.records import Document, DocumentPassage, MessageDocument, size_of
+from app.documents.records import Document, DocumentPassage, MessageDocument, kind_of, size_of
 from app.language import plural, tr
 from app.theme.theme import Theme
 from app.theme.widgets import caption, say
@@ -40,8 +40,8 @@ class DocumentBlock(Folded):
     def words(self) -> tuple[str, str]:
         facts = self._document.facts
         name, size = self._document.name, size_of(facts)
-        spoken = tr("Document {name}, {kind}, {size}", name=name, kind=facts.kind, size=size)
-        return f"{name} · {facts.kind}, {size}", spoken
+        spoken = tr("Document {name}, {kind}, {size}", name=name, kind=kind_of(facts), size=size)
+        return f"{name} · {kind_of(facts)}, {size}", spoken
 
     def wanted(self) -> str:
         if not self._open or self.passages or (self._use is not None and self._use.passages is not None):

@@ -450,7 +450,7 @@
     </message>
     <message>
         <source>Go on</source>
-        <translation>Weiter</translation>
+        <translation>Fortsetzen</translation>
     </message>
     <message>
         <source>High</source>

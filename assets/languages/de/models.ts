@@ -69,7 +69,7 @@
     </message>
     <message>
         <source>Add a server</source>
-        <translation>Hinzufügen</translation>
+        <translation>Server hinzufügen</translation>
     </message>
     <message>
         <source>Address of the server</source>
