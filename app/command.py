@@ -11,6 +11,8 @@ from typing import NamedTuple
 import msgspec
 from PySide6.QtCore import QObject, QProcess, QTimer, Signal
 
+from app.language import tr
+
 log = logging.getLogger(__name__)
 
 KILL_MS = 15_000
@@ -136,7 +138,9 @@ class LineCommand(QObject):
 
     def _on_error(self, error: QProcess.ProcessError) -> None:
         if error is QProcess.ProcessError.FailedToStart:  # of all errors only this one has no `finished` after it
-            end = End(False, f"{self._name} could not be started: {self._process.errorString()}.")
+            end = End(
+                False, tr("{name} could not be started: {why}.", name=self._name, why=self._process.errorString())
+            )
             QTimer.singleShot(0, self, lambda: self._end(end))  # it may come before anybody listens
 
     def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
@@ -147,12 +151,16 @@ class LineCommand(QObject):
         if status is QProcess.ExitStatus.NormalExit and code == 0:
             self._end(End(True))
             return
-        how = f"exit code {code}" if status is QProcess.ExitStatus.NormalExit else "it was killed"
+        exited = status is QProcess.ExitStatus.NormalExit
+        how = tr("exit code {code}", code=str(code)) if exited else tr("it was killed")
         words = self._last_words[-1] if self._last_words else ""
         if self.warning:  # a failure that Kvasir's command line knows is a sentence already
             self._end(End(False, self.warning))
+        elif words:
+            sentence = tr("{name} stopped ({how}): {words}.", name=self._name, how=how, words=words.rstrip("."))
+            self._end(End(False, sentence))
         else:
-            self._end(End(False, f"{self._name} stopped ({how}){': ' + words.rstrip('.') if words else ''}."))
+            self._end(End(False, tr("{name} stopped ({how}).", name=self._name, how=how)))
 
     def _end(self, end: End) -> None:
         if not self._over:

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language import tr
 from app.models.selector import ModelSelector
 from app.theme.icons import icon
 from app.theme.menus import MenuButton
@@ -154,7 +155,7 @@ class TopBar(QFrame):
             if at not in self._hidden_pages:
                 self.menu.offer(page, f"top.page.{at}", partial(self.page_chosen.emit, at), at == index)
         self.menu.show_title(self._pages[index])
-        self.menu.setAccessibleName(f"Page: {self._pages[index]}")
+        self.menu.setAccessibleName(tr("Page: {name}", name=self._pages[index]))
 
     def show_device(self, name: str, kind: str) -> None:
         """``kind``: "CPU", say, for where there is no room for its name."""
@@ -164,7 +165,7 @@ class TopBar(QFrame):
     def _add_tab(self, index: int, page: str) -> None:
         tab = named(QPushButton(button_text(page)), kind="tab", checkable=True)
         switched(tab, lambda on: self.page_chosen.emit(index) if on else None)
-        tab.setAccessibleName(f"Page: {page}")
+        tab.setAccessibleName(tr("Page: {name}", name=page))
         tab.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self._tabs.addButton(tab, index)
         self._row.addWidget(tab)
