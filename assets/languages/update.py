@@ -21,11 +21,22 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
+import engine.loading.techniques  # noqa: E402, F401 - fills the catalogue
 from app.language import CONTEXT, LANGUAGES  # noqa: E402
+from engine import catalogue  # noqa: E402
+from engine.catalogue import exclusions  # noqa: E402
+from engine.decoding.speculation.control.controller import FORCED  # noqa: E402
+from engine.decoding.speculation.technique import drafting  # noqa: E402
+from engine.loading.advice import recommend  # noqa: E402
+from engine.protocol.recommended import CuratedList  # noqa: E402
+from engine.services.experiments import lab  # noqa: E402
+from engine.services.experiments.workloads import finding  # noqa: E402
 
 GENERAL = "general"
 """Room of the modules that are in none."""
@@ -87,8 +98,64 @@ def texts_of(path: Path) -> Iterator[Text]:
 
 
 def engine_texts() -> set[Text]:
-    """Texts of the engine's records that the window shows."""
-    return set()
+    """Texts of the engine's that the window shows: those of its records, and phrases that are written out where it
+    sends them. Sentences with values in them are English."""
+    found = {*_switches(), *_rules(), *_lessons(), *_proposers(), *_models(), *_stages()}
+    found.update(_sent("services/experiments", {"Refusal", "LabProgress"}))
+    return {Text(text) for text in found if text}
+
+
+def _switches() -> Iterator[str]:
+    for option in catalogue.BY_KEY.values():
+        yield from (option.title, option.group, option.explains, option.shows, option.zero_means)
+        yield from (choice.title for choice in option.choices)
+        for metric in (option.metric, *(choice.metric for choice in option.choices)):
+            if metric is not None:
+                yield from (metric.title, metric.unit, metric.elsewhere)
+
+
+def _rules() -> Iterator[str]:
+    """Reasons that a switch, or a value of one, cannot apply."""
+    yield from exclusions.MISSING.values()
+    for rules in (exclusions.EXCLUSIONS, exclusions.IDLE, exclusions.SHAPES):
+        yield from (rule.reason for rule in rules)  # type: ignore[attr-defined]
+
+
+def _lessons() -> Iterator[str]:
+    """Pages of the Lab's experiments."""
+    for page in (experiment.page for experiment in lab.ALL):
+        yield from (page.title, page.group, page.problem, page.question, page.lesson, page.fails)
+        yield from (*page.choices, *page.sides, *(setting.title for setting in page.adjustable))
+    yield finding.INSTEAD
+
+
+def _proposers() -> Iterator[str]:
+    for style in (FORCED, *(technique.style for technique in drafting())):
+        yield from (style.name, style.by, style.offer)
+
+
+def _models() -> Iterator[str]:
+    """Recommended models, and the reasons to recommend them."""
+    listed = msgspec.json.decode((ROOT / "assets" / "models.json").read_bytes(), type=CuratedList)
+    yield from (model.about for model in listed.models)
+    yield from (recommend.BEST, recommend.SEES, recommend.LIGHT, recommend.ANOTHER, recommend.RUNS)
+
+
+def _stages() -> Iterator[str]:
+    """Stages of a load, and those of reading a part of it: "reading weights of the draft model"."""
+    reading, parts = set(_sent("formats", {"progress"})), set(_sent("loading", {"between"}))
+    yield from {*_sent("loading", {"progress"}), *reading, *(stage + part for stage in reading for part in parts)}
+
+
+def _sent(folder: str, calls: set[str]) -> Iterator[str]:
+    """Phrases that are written out as arguments of these calls, in a folder of the engine's."""
+    for path in sorted((ROOT / "engine" / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in calls:
+                for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+                    for each in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
+                        if isinstance(each, ast.Constant) and isinstance(each.value, str) and " " in each.value:
+                            yield each.value
 
 
 def texts() -> dict[str, set[Text]]:
