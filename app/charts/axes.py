@@ -11,6 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import SECTION_PX, Theme
 
 SPAN = 60.0
@@ -73,6 +74,7 @@ class PlotAxes(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, room = QPainter(self), self.room()
+        painter.setLayoutDirection(TO_THE_RIGHT)
         try:
             self._draw_grid(painter, room)
             self.draw(painter, room)

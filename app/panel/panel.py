@@ -13,6 +13,7 @@ from app.panel.cost import describe, tone
 from app.panel.effects import EffectLine, lines
 from app.panel.row import ROW_PX, OptionRow
 from app.panel.titles import in_two
+from app.theme.direction import fold_mark
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle, fill, named, show_checked, switched, take_out, tip
@@ -128,7 +129,7 @@ class OptimisationPanel(QWidget):
         self._rest.setVisible(self.line.isChecked() or not two)
         changed = [spec.title for spec in behind if spec.value != spec.default and not spec.disabled_reason]
         count = f" · {len(changed)} changed" if changed else ""
-        self.line.setText(f"{'▾' if self.line.isChecked() else '▸'} All {len(shown)}{count}")
+        self.line.setText(f"{fold_mark(self.line.isChecked())} All {len(shown)}{count}")
         named(self.line, title=f"All {len(shown)} switches{count}", tooltip=tip("\n".join(changed) or ALL))
 
     def set_tint(self, on: bool) -> None:

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from app.language import tr
 from app.models.selector import ModelSelector
+from app.theme.direction import mirrored
 from app.theme.icons import icon
 from app.theme.menus import MenuButton
 from app.theme.theme import Theme
@@ -32,6 +33,10 @@ _GAP, _AFTER_NAME = 18, 24
 _SMALL_GAP, _LEAST_GAP = 10, 4
 _PAGES_PX = 92
 """Width of the menu of the pages."""
+
+
+_OTHER_SIDE = {"sidebar": "panel", "panel": "sidebar"}
+"""Icons that show a side of the window, and those of the other side."""
 
 
 class TopBar(QFrame):
@@ -175,6 +180,6 @@ class TopBar(QFrame):
         self.menu.setFixedWidth(self._theme.px(_PAGES_PX))
         side = self._theme.px(18)
         for button, image in self._folds:
-            button.setIcon(icon(self._theme, image, side))
+            button.setIcon(icon(self._theme, _OTHER_SIDE.get(image, image) if mirrored() else image, side))
             button.setIconSize(QSize(side, side))
         self._fit()
