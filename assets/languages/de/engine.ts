@@ -241,7 +241,7 @@
     </message>
     <message>
         <source>A sliding window does not work with a KIVI cache: choose another KV cache precision first.</source>
-        <translation>Ein gleitendes Fenster geht nicht mit einem KIVI-Cache: zuerst eine andere Genauigkeit des KV-Caches wählen.</translation>
+        <translation>Ein gleitendes Fenster geht nicht mit einem KIVI-Cache: zuerst eine andere Genauigkeit des KV-Cache wählen.</translation>
     </message>
     <message>
         <source>A small all-rounder with a long context that also sees pictures.</source>
@@ -585,7 +585,7 @@
     </message>
     <message>
         <source>KV cache precision</source>
-        <translation>Genauigkeit des KV-Caches</translation>
+        <translation>Genauigkeit des KV-Cache</translation>
     </message>
     <message>
         <source>KV offload to RAM (GB)</source>
@@ -857,7 +857,7 @@
     </message>
     <message>
         <source>QUEST ranks pages by 16-bit keys: set the KV cache precision to 16-bit first.</source>
-        <translation>QUEST ordnet Seiten nach 16-Bit-Schlüsseln: zuerst die Genauigkeit des KV-Caches auf 16 Bit stellen.</translation>
+        <translation>QUEST ordnet Seiten nach 16-Bit-Schlüsseln: zuerst die Genauigkeit des KV-Cache auf 16 Bit stellen.</translation>
     </message>
     <message>
         <source>QUEST ranks pages by keys, and this model caches latents, which its heads share.</source>

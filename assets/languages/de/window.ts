@@ -69,7 +69,7 @@
     </message>
     <message>
         <source>Get</source>
-        <translation>Herunterladen</translation>
+        <translation>Holen</translation>
     </message>
     <message>
         <source>Go to {page}</source>
@@ -289,7 +289,7 @@
     </message>
     <message>
         <source>{path} is not there any more.</source>
-        <translation>{path} gibt es nicht mehr.</translation>
+        <translation>{path} ist nicht mehr da.</translation>
     </message>
     <message>
         <source>{share:.0f} % of steps</source>
