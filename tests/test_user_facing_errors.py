@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import re
 from collections import ChainMap, defaultdict
 from collections.abc import Iterator
 from itertools import chain
@@ -75,6 +76,10 @@ def _texts(value: ast.expr, names: Names) -> Iterator[str]:
             yield text
         case ast.JoinedStr(values=parts):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+        case ast.Call(func=ast.Name(id="tr"), args=[text, *_]):
+            yield from (re.sub(r"\{.*?\}", "{}", each) for each in _texts(text, names))
+        case ast.Call(func=ast.Name(id="plural"), args=[one, many, *_]):
+            yield from (re.sub(r"\{.*?\}", "{}", each) for text in (one, many) for each in _texts(text, names))
         case ast.IfExp(body=one, orelse=other):
             yield from chain(_texts(one, names), _texts(other, names))
         case ast.BoolOp(values=parts) | ast.Dict(values=parts):

@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app import proposers
-from app.language import tr
+from app.language import known, tr
 from app.link.calls import Calls
 from app.link.child import default_command
 from app.link.switches import Switches, Withheld
@@ -262,6 +263,8 @@ class EngineLink(QObject):
             return
         if self._calls.take(event):
             return
+        if isinstance(event, protocol.Loading):
+            event = msgspec.structs.replace(event, stage=known(event.stage))
         self._note(event)
         if (name := _SIGNALS.get(type(event))) is not None:
             getattr(self, name).emit(event)

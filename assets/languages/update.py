@@ -33,9 +33,10 @@ from engine import catalogue  # noqa: E402
 from engine.catalogue import exclusions  # noqa: E402
 from engine.decoding.speculation.control.controller import FORCED  # noqa: E402
 from engine.decoding.speculation.technique import drafting  # noqa: E402
-from engine.loading.advice import recommend  # noqa: E402
+from engine.library.bundled import ABOUT  # noqa: E402
+from engine.loading.advice import recommend, speed  # noqa: E402
 from engine.protocol.recommended import CuratedList  # noqa: E402
-from engine.services.experiments import lab  # noqa: E402
+from engine.services.experiments import lab, papers  # noqa: E402
 from engine.services.experiments.workloads import finding  # noqa: E402
 
 GENERAL = "general"
@@ -64,6 +65,9 @@ _SILENT = {
     "compile",
 }
 """Calls whose plain strings are names; their titles are keywords."""
+
+
+_TITLES = {"title", "unit", "name", "note", "taken"}
 
 
 class Text(NamedTuple):
@@ -102,6 +106,7 @@ def engine_texts() -> set[Text]:
     sends them. Sentences with values in them are English."""
     found = {*_switches(), *_rules(), *_lessons(), *_proposers(), *_models(), *_stages()}
     found.update(_sent("services/experiments", {"Refusal", "LabProgress"}))
+    found.update(_sent("services/experiments", {"Axis", "Ceiling", "Metric", "Plot", "Series"}, names=True))
     return {Text(text) for text in found if text}
 
 
@@ -122,10 +127,12 @@ def _rules() -> Iterator[str]:
 
 
 def _lessons() -> Iterator[str]:
-    """Pages of the Lab's experiments."""
+    """Pages of the Lab's experiments, and what papers claim; where they say so is quoted in their own words."""
     for page in (experiment.page for experiment in lab.ALL):
         yield from (page.title, page.group, page.problem, page.question, page.lesson, page.fails)
         yield from (*page.choices, *page.sides, *(setting.title for setting in page.adjustable))
+        for paper in papers.figures(page.name):
+            yield from (paper.claim, paper.setting)
     yield finding.INSTEAD
 
 
@@ -135,7 +142,8 @@ def _proposers() -> Iterator[str]:
 
 
 def _models() -> Iterator[str]:
-    """Recommended models, and the reasons to recommend them."""
+    """Purposes of the models that come with Kvasir and of the recommended ones, and the reasons to recommend these."""
+    yield from (*ABOUT.values(), speed.TRIED)
     listed = msgspec.json.decode((ROOT / "assets" / "models.json").read_bytes(), type=CuratedList)
     yield from (model.about for model in listed.models)
     yield from (recommend.BEST, recommend.SEES, recommend.LIGHT, recommend.ANOTHER, recommend.RUNS)
@@ -147,15 +155,18 @@ def _stages() -> Iterator[str]:
     yield from {*_sent("loading", {"progress"}), *reading, *(stage + part for stage in reading for part in parts)}
 
 
-def _sent(folder: str, calls: set[str]) -> Iterator[str]:
-    """Phrases that are written out as arguments of these calls, in a folder of the engine's."""
+def _sent(folder: str, calls: set[str], names: bool = False) -> Iterator[str]:
+    """Phrases that are written out as arguments of these calls, in a folder of the engine's; ``names`` of one word too,
+    where an argument has a name in :data:`_TITLES`."""
     for path in sorted((ROOT / "engine" / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in calls:
-                for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+                titles = [keyword.value for keyword in node.keywords if not names or keyword.arg in _TITLES]
+                for given in (*node.args, *titles):
                     for each in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
-                        if isinstance(each, ast.Constant) and isinstance(each.value, str) and " " in each.value:
-                            yield each.value
+                        text = each.value if isinstance(each, ast.Constant) else None
+                        if isinstance(text, str) and (" " in text or (names and text.isalpha())):
+                            yield text
 
 
 def texts() -> dict[str, set[Text]]:

@@ -24,6 +24,10 @@
         <translation>10-mal</translation>
     </message>
     <message>
+        <source>100 requests of ShareGPT, none with a common prefix.</source>
+        <translation>100 Anfragen aus ShareGPT, keine mit gemeinsamem Präfix.</translation>
+    </message>
+    <message>
         <source>100 times</source>
         <translation>100-mal</translation>
     </message>
@@ -184,6 +188,10 @@
         <translation>8 Bit</translation>
     </message>
     <message>
+        <source>A KV cache in 2 bits takes 2.6 times less memory at its peak, weights included, and lets 4 times as many requests run at 2.35 to 3.47 times the throughput.</source>
+        <translation>Ein KV-Cache in 2 Bit braucht in der Spitze 2,6-mal weniger Speicher, Gewichte eingerechnet, und lässt 4-mal so viele Anfragen mit dem 2,35- bis 3,47-fachen Durchsatz laufen.</translation>
+    </message>
+    <message>
         <source>A KV cache of two bits (KIVI)</source>
         <translation>Ein KV-Cache aus zwei Bit (KIVI)</translation>
     </message>
@@ -200,6 +208,10 @@
         <translation>Ein dichtes Modell, für das sein kleines Geschwister entwirft.</translation>
     </message>
     <message>
+        <source>A draft model of 77M parameters makes one of 11B 3.4 times as fast where 75 % of its tokens are accepted, and 2.3 times where 53 % are.</source>
+        <translation>Ein Entwurfsmodell mit 77M Parametern macht eines mit 11B 3,4-mal so schnell, wo 75 % seiner Token angenommen werden, und 2,3-mal, wo es 53 % sind.</translation>
+    </message>
+    <message>
         <source>A draft runs 4 tokens ahead while a text is edited. How much faster is it written?</source>
         <translation>Ein Entwurf eilt 4 Token voraus, während ein Text überarbeitet wird. Wie viel schneller ist er geschrieben?</translation>
     </message>
@@ -210,6 +222,10 @@
     <message>
         <source>A larger batch gives more tokens a second in all, and each answer fewer: the best size is the largest one whose readers do not mind.</source>
         <translation>Ein größerer Stapel gibt insgesamt mehr Token je Sekunde und jeder Antwort weniger: Am besten ist der größte, der beim Lesen noch nicht stört.</translation>
+    </message>
+    <message>
+        <source>A larger draft model is accepted more often and still slower: 3.4 times with 77M parameters, 2.8 with 250M, 1.7 with 800M.</source>
+        <translation>Ein größeres Entwurfsmodell wird öfter angenommen und ist doch langsamer: 3,4-mal mit 77M Parametern, 2,8-mal mit 250M, 1,7-mal mit 800M.</translation>
     </message>
     <message>
         <source>A long answer, times the shortest</source>
@@ -264,6 +280,14 @@
         <translation>Ein Token braucht wenige Seiten eines langen Textes, und welche, lässt sich sagen, ohne sie zu lesen.</translation>
     </message>
     <message>
+        <source>A token takes 106 ms with 4,096 tokens in sight instead of 2,355 ms when the window is computed again for each: 22.2 times as fast.</source>
+        <translation>Ein Token dauert mit 4.096 Token im Blick 106 ms statt 2.355 ms, wenn das Fenster für jedes neu berechnet wird: 22,2-mal so schnell.</translation>
+    </message>
+    <message>
+        <source>A window of 1,024 tokens alone gives a perplexity of 5,158.07, 4 first tokens and 1,020 recent ones 5.40; even 4 line breaks in their place do, with 5.60.</source>
+        <translation>Ein Fenster von 1.024 Token allein gibt eine Perplexität von 5.158,07, 4 erste und 1.020 letzte Token 5,40; selbst 4 Zeilenumbrüche an deren Stelle genügen, mit 5,60.</translation>
+    </message>
+    <message>
         <source>Acceptance rule</source>
         <translation>Annahmeregel</translation>
     </message>
@@ -304,8 +328,24 @@
         <translation>Asynchrone Ablaufplanung</translation>
     </message>
     <message>
+        <source>At 32k tokens a token takes 21.2 ms with a budget of 2,048 instead of 36.8 ms: 1.74 times as fast, and 2.23 times with 4-bit weights.</source>
+        <translation>Bei 32k Token dauert ein Token mit einem Budget von 2.048 21,2 ms statt 36,8 ms: 1,74-mal so schnell, mit 4-Bit-Gewichten 2,23-mal.</translation>
+    </message>
+    <message>
+        <source>At the same latency of 190 ms a token, batches that change at every step serve 6.81 requests a second instead of 0.185: 36.9 times as many.</source>
+        <translation>Bei gleicher Latenz von 190 ms je Token bedienen Stapel, die sich in jedem Schritt ändern, 6,81 Anfragen je Sekunde statt 0,185: 36,9-mal so viele.</translation>
+    </message>
+    <message>
+        <source>At the same mean latency a server takes up to 31.4 times the requests a second of vLLM, and up to 17.9 times at the same tail latency.</source>
+        <translation>Bei gleicher mittlerer Latenz nimmt ein Server bis zu 31,4-mal so viele Anfragen je Sekunde an wie vLLM, bei gleicher Latenz der langsamsten bis zu 17,9-mal so viele.</translation>
+    </message>
+    <message>
         <source>Attention</source>
         <translation>Attention</translation>
+    </message>
+    <message>
+        <source>Attention alone is up to 7.03 times as fast at 32k tokens with a budget of 2,048.</source>
+        <translation>Die Attention allein ist bei 32k Token mit einem Budget von 2.048 bis zu 7,03-mal so schnell.</translation>
     </message>
     <message>
         <source>Batch ITL, ms</source>
@@ -352,6 +392,10 @@
         <translation>Zeichnet alle Kernelstarts eines Schrittes einmal auf und löst sie von da an mit einem Aufruf aus. Ohne dies startet Python für jedes Token jeden Kernel jeder Schicht, und eine schnelle GPU wartet darauf.</translation>
     </message>
     <message>
+        <source>Chatbot Arena, one SGLang worker a model: system messages, example images and earlier turns of a chat were shared.</source>
+        <translation>Chatbot Arena, ein SGLang-Prozess je Modell: Gemeinsam waren Systemnachrichten, Beispielbilder und frühere Runden eines Chats.</translation>
+    </message>
+    <message>
         <source>Chats in many languages and sees pictures; trained for its 4 bits.</source>
         <translation>Chats in vielen Sprachen, sieht Bilder; für seine 4 Bit trainiert.</translation>
     </message>
@@ -396,6 +440,10 @@
         <translation>Laufende Stapel (Continuous Batching)</translation>
     </message>
     <message>
+        <source>Counted</source>
+        <translation>Gezählt</translation>
+    </message>
+    <message>
         <source>Decides when a chat gets memory for its keys and values. Paged allocation (PagedAttention) hands out pages of sixteen tokens as the text grows, so that memory is not held for tokens that never come.</source>
         <translation>Bestimmt, wann ein Chat Speicher für seine Schlüssel und Werte bekommt. Seitenweise Zuteilung (PagedAttention) vergibt mit wachsendem Text Seiten zu sechzehn Token, sodass kein Speicher für Token belegt wird, die nie kommen.</translation>
     </message>
@@ -430,6 +478,14 @@
     <message>
         <source>EAGLE head</source>
         <translation>EAGLE-Kopf</translation>
+    </message>
+    <message>
+        <source>EAGLE makes LLaMA2-Chat 70B 3.01 times as fast for one request and 2.40 times for four at once.</source>
+        <translation>EAGLE macht LLaMA2-Chat 70B bei einer Anfrage 3,01-mal und bei vier zugleich 2,40-mal so schnell.</translation>
+    </message>
+    <message>
+        <source>EAGLE-3 makes 6.65 tokens a step where EAGLE makes 3.98 and Medusa 2.59.</source>
+        <translation>EAGLE-3 macht 6,65 Token je Schritt, EAGLE 3,98 und Medusa 2,59.</translation>
     </message>
     <message>
         <source>Eight codes lie hidden in a text of 8,000 tokens. If each head may read no more than 64, how many times less is read for a token?</source>
@@ -468,6 +524,10 @@
         <translation>Seiten außerhalb gleitender Fenster freigeben</translation>
     </message>
     <message>
+        <source>GPT-3 175B on 16 A100 (40 GB), made-up requests of 32 to 512 tokens that generate 1 to 128, arriving at random, against FasterTransformer with request-level batches.</source>
+        <translation>GPT-3 175B auf 16 A100 (40 GB), erdachte Anfragen von 32 bis 512 Token, die 1 bis 128 erzeugen und zufällig eintreffen, gegen FasterTransformer mit Stapeln aus ganzen Anfragen.</translation>
+    </message>
+    <message>
         <source>Gemma 4 assistant</source>
         <translation>Gemma-4-Assistent</translation>
     </message>
@@ -478,6 +538,10 @@
     <message>
         <source>Gives up the keys and values that layers with a sliding window will not look at again, so that only the layers that look at everything grow with the text. Without it every layer keeps the whole text.</source>
         <translation>Gibt die Schlüssel und Werte auf, die Schichten mit gleitendem Fenster nicht mehr ansehen, sodass nur die Schichten mit dem Text wachsen, die alles ansehen. Ohne dies behält jede Schicht den ganzen Text.</translation>
+    </message>
+    <message>
+        <source>Grouping keys along tokens makes the error of the attention scores 47.00 instead of 9.60 along channels, because a few channels are outliers.</source>
+        <translation>Schlüssel je Token zu gruppieren macht den Fehler der Attention-Werte 47,00 statt 9,60 je Kanal, weil wenige Kanäle Ausreißer sind.</translation>
     </message>
     <message>
         <source>Hadamard rotation of keys</source>
@@ -528,8 +592,16 @@
         <translation>So viele Token liest jeder Kopf eines neuen Tokens, in ganzen Seiten zu sechzehn; eine davon ist die Seite, die gerade geschrieben wird. Die ersten beiden Schichten lesen alles, ebenso die Token des Prompts.</translation>
     </message>
     <message>
+        <source>In a month of real chats 74.1 % of Vicuna-33B&apos;s prompt tokens came from the cache, which made its first token come 1.7 times as fast on average.</source>
+        <translation>In einem Monat echter Chats kamen 74,1 % der Prompt-Token von Vicuna-33B aus dem Cache; sein erstes Token kam dadurch im Mittel 1,7-mal so schnell.</translation>
+    </message>
+    <message>
         <source>In a short chat the last 128 tokens, which stay in 16 bits, are most of the text, and unpacking is work that a small model on a processor does not win back.</source>
         <translation>In einem kurzen Chat sind die letzten 128 Token, die in 16 Bit bleiben, der meiste Text, und das Entpacken ist Arbeit, die ein kleines Modell auf einem Prozessor nicht wieder einspielt.</translation>
+    </message>
+    <message>
+        <source>In a text of 100,000 tokens QUEST finds the passkey 96 times in 100 with a budget of 1,024 tokens, about 1 % of the text.</source>
+        <translation>In einem Text von 100.000 Token findet QUEST den Schlüssel mit einem Budget von 1.024 Token, etwa 1 % des Textes, 96-mal von 100.</translation>
     </message>
     <message>
         <source>Instant resume: saves the keys and values of chats, with their tokens, in files that only your user can read, so that a chat continues after a restart without a new prefill. The files take no more room than is set here, and those of a deleted chat are deleted with it.</source>
@@ -546,6 +618,10 @@
     <message>
         <source>It does not help the prompt, which is read once either way, and it takes memory that grows with the text.</source>
         <translation>Dem Prompt hilft er nicht, denn der wird ohnehin einmal gelesen, und er braucht Speicher, der mit dem Text wächst.</translation>
+    </message>
+    <message>
+        <source>J</source>
+        <translation>J</translation>
     </message>
     <message>
         <source>KIVI (2-bit)</source>
@@ -566,6 +642,10 @@
     <message>
         <source>KIVI: value bits</source>
         <translation>KIVI: Bits der Werte</translation>
+    </message>
+    <message>
+        <source>KL against 16 bits</source>
+        <translation>KL gegen 16 Bit</translation>
     </message>
     <message>
         <source>KV allocation</source>
@@ -592,6 +672,14 @@
         <translation>KV-Auslagerung in den RAM (GB)</translation>
     </message>
     <message>
+        <source>KV pages</source>
+        <translation>KV-Seiten</translation>
+    </message>
+    <message>
+        <source>KV pages at most</source>
+        <translation>KV-Seiten, höchstens</translation>
+    </message>
+    <message>
         <source>Keeps quantised weights of 2 to 8 bits packed and unpacks them inside the multiplication, so that far fewer bytes are read for each token. 16-bit holds the same weights unpacked: the same numbers, more memory.</source>
         <translation>Lässt quantisierte Gewichte von 2 bis 8 Bit gepackt und entpackt sie erst in der Multiplikation, sodass je Token viel weniger Bytes gelesen werden. „16 Bit“ hält dieselben Gewichte entpackt: gleiche Zahlen, mehr Speicher.</translation>
     </message>
@@ -616,8 +704,16 @@
         <translation>Kvasirs eigener Kernel unterstützt dieses Gerät nicht: kvasir doctor nennt den Grund.</translation>
     </message>
     <message>
+        <source>LLaMA-13B, English to German (WMT16) with 1 or 5 examples before each sentence, vLLM against Orca (Oracle), so paging is part of it.</source>
+        <translation>LLaMA-13B, Englisch nach Deutsch (WMT16) mit 1 oder 5 Beispielen vor jedem Satz, vLLM gegen Orca (Oracle); die Seiten gehören also dazu.</translation>
+    </message>
+    <message>
         <source>Large and dense: for 48 GB and more, with a draft model.</source>
         <translation>Groß und dicht: für 48 GB und mehr, mit einem Entwurfsmodell.</translation>
+    </message>
+    <message>
+        <source>Largest batch</source>
+        <translation>Größter Stapel</translation>
     </message>
     <message>
         <source>Launches the next step on the GPU before the tokens of the last one have been read, so that the GPU does not wait for the processor between two steps. Prompts, drafts and settings that the GPU does not sample by are scheduled step by step.</source>
@@ -626,6 +722,66 @@
     <message>
         <source>Layers in 4 bits take about a quarter of the memory, for a little quality: larger models fit, and there is less to read for each token.</source>
         <translation>Schichten in 4 Bit brauchen etwa ein Viertel des Speichers und kosten wenig Qualität: Größere Modelle haben Platz, und je Token ist weniger zu lesen.</translation>
+    </message>
+    <message>
+        <source>Llama-2 of 7B, 13B and 70B parameters, 4 bits a weight in groups of 128, perplexity on WikiText-2.</source>
+        <translation>Llama-2 mit 7B, 13B und 70B Parametern, 4 Bit je Gewicht in Gruppen zu 128, Perplexität auf WikiText-2.</translation>
+    </message>
+    <message>
+        <source>Llama-2-13B on one A6000, Hugging Face Transformers, against a sliding window that is recomputed.</source>
+        <translation>Llama-2-13B auf einer A6000, Hugging Face Transformers, gegen ein gleitendes Fenster, das neu berechnet wird.</translation>
+    </message>
+    <message>
+        <source>Llama-2-13B, relative errors averaged over all layers and heads.</source>
+        <translation>Llama-2-13B, relative Fehler, gemittelt über alle Schichten und Köpfe.</translation>
+    </message>
+    <message>
+        <source>Llama-2-13B, the first book of the PG19 test set (65k tokens).</source>
+        <translation>Llama-2-13B, das erste Buch der PG19-Testdaten (65k Token).</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B answers 63.88 % of CoQA in 16 bits, 39.88 % with 2 bits along tokens for both, 59.08 % with keys along channels, and 63.05 % when the last tokens stay in 16 bits as well (KIVI).</source>
+        <translation>Llama-2-7B beantwortet 63,88 % von CoQA in 16 Bit, 39,88 % mit 2 Bit je Token für beide, 59,08 % mit Schlüsseln je Kanal und 63,05 %, wenn zudem die letzten Token in 16 Bit bleiben (KIVI).</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B in 4 bits by AWQ has a perplexity of 5.60, against 5.47 in 16 bits, 5.69 by GPTQ and 5.73 when rounded to nearest.</source>
+        <translation>Llama-2-7B in 4 Bit nach AWQ hat eine Perplexität von 5,60, gegen 5,47 in 16 Bit, 5,69 nach GPTQ und 5,73 beim Runden auf den nächsten Wert.</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B in 4 bits takes 5.28 ms a token instead of 15.50 ms in 16 bits: 2.94 times as fast.</source>
+        <translation>Llama-2-7B in 4 Bit braucht 5,28 ms je Token statt 15,50 ms in 16 Bit: 2,94-mal so schnell.</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B on one A100 (80 GB), batch raised until memory is full, lengths of ShareGPT conversations (161 tokens of prompt, 338 of answer on average), residual of 32 or 128 tokens.</source>
+        <translation>Llama-2-7B auf einer A100 (80 GB), Stapel bis zum vollen Speicher vergrößert, Längen von ShareGPT-Gesprächen (im Mittel 161 Token Prompt, 338 Antwort), Rest von 32 oder 128 Token.</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B with a window of 4,096 tokens has a perplexity of 3,359.95; keeping the first 4 tokens in sight brings it to 9.59.</source>
+        <translation>Llama-2-7B mit einem Fenster von 4.096 Token hat eine Perplexität von 3.359,95; bleiben die ersten 4 Token im Blick, sinkt sie auf 9,59.</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B, 400k tokens of the PG19 test set, 4,096 tokens in sight in all.</source>
+        <translation>Llama-2-7B, 400k Token der PG19-Testdaten, insgesamt 4.096 Token im Blick.</translation>
+    </message>
+    <message>
+        <source>Llama-2-7B, CoQA (exact match), groups of 32, a residual of 128 tokens for KIVI; the other configurations quantise every token.</source>
+        <translation>Llama-2-7B, CoQA (genaue Übereinstimmung), Gruppen zu 32, bei KIVI ein Rest von 128 Token; die anderen Varianten quantisieren jedes Token.</translation>
+    </message>
+    <message>
+        <source>Llama-3.1-8B-Instruct on one H100, SGLang 0.4.4, MT-bench, chains of 3 draft tokens, no trees.</source>
+        <translation>Llama-3.1-8B-Instruct auf einer H100, SGLang 0.4.4, MT-bench, Ketten aus 3 Entwurfs-Token, keine Bäume.</translation>
+    </message>
+    <message>
+        <source>Llama-3.1-8B-Instruct on one H100, SGLang, MT-bench, batch size 1.</source>
+        <translation>Llama-3.1-8B-Instruct auf einer H100, SGLang, MT-bench, Stapelgröße 1.</translation>
+    </message>
+    <message>
+        <source>Llama-7B on one A10G (24 GB), eleven workloads: MMLU with 5 examples, agents, trees of thought, multi-turn chat and others, against Guidance, vLLM 0.2.5 and LMQL; parallel calls and faster JSON are part of it.</source>
+        <translation>Llama-7B auf einer A10G (24 GB), elf Arbeitslasten: MMLU mit 5 Beispielen, Agenten, Gedankenbäume, Chats in mehreren Runden und andere, gegen Guidance, vLLM 0.2.5 und LMQL; parallele Aufrufe und schnelleres JSON gehören dazu.</translation>
+    </message>
+    <message>
+        <source>Llama2-7B on an RTX 4090, pages of 16 tokens, against FlashInfer.</source>
+        <translation>Llama2-7B auf einer RTX 4090, Seiten zu 16 Token, gegen FlashInfer.</translation>
     </message>
     <message>
         <source>Load a model first.</source>
@@ -642,6 +798,18 @@
     <message>
         <source>Long texts, with a budget for its thinking.</source>
         <translation>Lange Texte, mit einem Budget für das Nachdenken.</translation>
+    </message>
+    <message>
+        <source>LongChat-7b-v1.5-32K and Mistral-7B-Instruct-v0.2, LongBench, groups of 32, residual of 128 tokens.</source>
+        <translation>LongChat-7b-v1.5-32K und Mistral-7B-Instruct-v0.2, LongBench, Gruppen zu 32, Rest von 128 Token.</translation>
+    </message>
+    <message>
+        <source>LongChat-7b-v1.5-32k, passkey retrieval in 10k tokens, budgets of 32 to 512 tokens.</source>
+        <translation>LongChat-7b-v1.5-32k, Schlüsselsuche in 10k Token, Budgets von 32 bis 512 Token.</translation>
+    </message>
+    <message>
+        <source>MB</source>
+        <translation>MB</translation>
     </message>
     <message>
         <source>MTP</source>
@@ -664,6 +832,10 @@
         <translation>Höchstens Token je Schritt</translation>
     </message>
     <message>
+        <source>Medians of all runs</source>
+        <translation>Mediane aller Läufe</translation>
+    </message>
+    <message>
         <source>Medusa</source>
         <translation>Medusa</translation>
     </message>
@@ -674,6 +846,10 @@
     <message>
         <source>Medusa heads</source>
         <translation>Medusa-Köpfe</translation>
+    </message>
+    <message>
+        <source>Medusa heads alone make Vicuna 7B 2.18 times and 13B 2.33 times as fast; with the model trained along (Medusa-2) both become 2.83 times as fast.</source>
+        <translation>Medusa-Köpfe allein machen Vicuna 7B 2,18-mal und 13B 2,33-mal so schnell; wird das Modell mittrainiert (Medusa-2), werden beide 2,83-mal so schnell.</translation>
     </message>
     <message>
         <source>Memory</source>
@@ -752,12 +928,60 @@
         <translation>Numerik</translation>
     </message>
     <message>
+        <source>OPT from 125M to 175B parameters, 4 bits a weight and one grid for each row, perplexity on WikiText2.</source>
+        <translation>OPT mit 125M bis 175B Parametern, 4 Bit je Gewicht und ein Raster je Zeile, Perplexität auf WikiText2.</translation>
+    </message>
+    <message>
+        <source>OPT models on A100 GPUs, requests of the lengths of ShareGPT and Alpaca conversations arriving at random (section 6.2). Orca reserves the longest length, the next power of two, or the true length (Oracle).</source>
+        <translation>OPT-Modelle auf A100, zufällig eintreffende Anfragen in den Längen von ShareGPT- und Alpaca-Gesprächen (Abschnitt 6.2). Orca reserviert die größte Länge, die nächste Zweierpotenz oder die wahre Länge (Oracle).</translation>
+    </message>
+    <message>
+        <source>OPT-13B on one A100 (40 GB, 12 GB of it for the KV cache), lengths of ShareGPT conversations, 2 requests a second.</source>
+        <translation>OPT-13B auf einer A100 (40 GB, davon 12 GB für den KV-Cache), Längen von ShareGPT-Gesprächen, 2 Anfragen je Sekunde.</translation>
+    </message>
+    <message>
+        <source>OPT-13B, 66B and 175B on 1, 4 and 16 A100 (40 GB), lengths of ShareGPT and Alpaca, requests arriving at random, against vLLM 0.1.7, which serves them in order of arrival.</source>
+        <translation>OPT-13B, 66B und 175B auf 1, 4 und 16 A100 (40 GB), Längen von ShareGPT und Alpaca, zufällig eintreffende Anfragen, gegen vLLM 0.1.7, das sie der Reihe nach bedient.</translation>
+    </message>
+    <message>
+        <source>OPT-13B, 66B and 175B on 1, 4 and 8 A100 GPUs, lengths of ShareGPT conversations, requests arriving at random for an hour (15 minutes for 175B), at similar latencies.</source>
+        <translation>OPT-13B, 66B und 175B auf 1, 4 und 8 A100, Längen von ShareGPT-Gesprächen, eine Stunde lang zufällig eintreffende Anfragen (15 Minuten bei 175B), bei ähnlichen Latenzen.</translation>
+    </message>
+    <message>
+        <source>OPT-175B in 3 bits takes 130 ms a token on two A6000 instead of 589 ms in 16 bits on eight.</source>
+        <translation>OPT-175B in 3 Bit braucht auf zwei A6000 130 ms je Token statt 589 ms in 16 Bit auf acht.</translation>
+    </message>
+    <message>
+        <source>OPT-175B in 4 bits by GPTQ has a perplexity of 8.37, against 8.34 in 16 bits and 10.54 when every weight is rounded to the nearest 4-bit value.</source>
+        <translation>OPT-175B in 4 Bit nach GPTQ hat eine Perplexität von 8,37, gegen 8,34 in 16 Bit und 10,54, wenn jedes Gewicht auf den nächsten 4-Bit-Wert gerundet wird.</translation>
+    </message>
+    <message>
+        <source>OPT-175B, batch size 1, 128 tokens generated: 16 bits on 8 A6000 (48 GB) or 5 A100 (80 GB), 3 bits on 2 or 1 of them.</source>
+        <translation>OPT-175B, Stapelgröße 1, 128 erzeugte Token: 16 Bit auf 8 A6000 (48 GB) oder 5 A100 (80 GB), 3 Bit auf 2 oder 1 davon.</translation>
+    </message>
+    <message>
         <source>Of every token that it has read a model keeps keys and values, and in a long chat they take more memory than the model itself. Kept in fewer bits they take less, and KIVI gives each channel of the keys a scale of its own, so that the few that are many times larger than the rest do not drown them.</source>
         <translation>Von jedem gelesenen Token bewahrt ein Modell Schlüssel und Werte auf, und in einem langen Chat brauchen sie mehr Speicher als das Modell selbst. In weniger Bits brauchen sie weniger, und KIVI gibt jedem Kanal der Schlüssel eine eigene Skala, sodass die wenigen, die vielmal größer sind als der Rest, diesen nicht übertönen.</translation>
     </message>
     <message>
+        <source>Of that, the order alone is worth 2 to 4 times: as much slower is the same engine where it serves requests in order of arrival.</source>
+        <translation>Davon ist die Reihenfolge allein das 2- bis 4-Fache wert: So viel langsamer ist dieselbe Engine, wenn sie Anfragen der Reihe nach bedient.</translation>
+    </message>
+    <message>
+        <source>On 15 tasks with long texts LongChat-7B scores 38.30 with 2 bits against 38.72 in 16 bits; Mistral-7B, which has a quarter of the key and value heads, 42.43 against 43.54.</source>
+        <translation>In 15 Aufgaben mit langen Texten erreicht LongChat-7B mit 2 Bit 38,30 gegen 38,72 in 16 Bit; Mistral-7B, das ein Viertel der Schlüssel- und Wert-Köpfe hat, 42,43 gegen 43,54.</translation>
+    </message>
+    <message>
         <source>On a text that nobody can foresee drafts are rejected, and making and checking them costs time.</source>
         <translation>Bei einem Text, den niemand vorhersehen kann, werden Entwürfe abgelehnt, und sie herzustellen und zu prüfen kostet Zeit.</translation>
+    </message>
+    <message>
+        <source>On the same model and questions Medusa is 2.07 times as fast as plain decoding, EAGLE 3.07 times, EAGLE-2 4.26 and EAGLE-3 5.58; a draft model of 68M parameters 1.93.</source>
+        <translation>Mit demselben Modell und denselben Fragen ist Medusa 2,07-mal so schnell wie einfaches Decodieren, EAGLE 3,07-mal, EAGLE-2 4,26-mal und EAGLE-3 5,58-mal; ein Entwurfsmodell mit 68M Parametern 1,93-mal.</translation>
+    </message>
+    <message>
+        <source>One A100 for Mistral-7B, two for Yi-34B, eight for Falcon-180B, against vLLM of that time, which read prompts whole.</source>
+        <translation>Eine A100 für Mistral-7B, zwei für Yi-34B, acht für Falcon-180B, gegen das damalige vLLM, das Prompts ganz las.</translation>
     </message>
     <message>
         <source>One answer alone cannot show this. The Lab&apos;s “Batch size” shows what it is for. kvasir bench --cache in a terminal measures it on many chats.</source>
@@ -788,12 +1012,20 @@
         <translation>Eine einzelne Antwort zeigt das nicht. kvasir bench misst es im Terminal an Antworten, die einem Schema folgen.</translation>
     </message>
     <message>
+        <source>One answer on an Ada 6000 GPU, 16-bit weights, against FlashInfer over the whole KV cache; this part of the paper names no model.</source>
+        <translation>Eine Antwort auf einer Ada 6000, 16-Bit-Gewichte, gegen FlashInfer über den ganzen KV-Cache; dieser Teil der Arbeit nennt kein Modell.</translation>
+    </message>
+    <message>
         <source>One chat alone is not faster, and chats that fill their whole context take as much memory either way.</source>
         <translation>Ein einzelner Chat wird nicht schneller, und Chats, die ihren ganzen Kontext füllen, brauchen so oder so gleich viel Speicher.</translation>
     </message>
     <message>
         <source>One pass through the model can write a word for several people at once, but people come at different times and want answers of different lengths. Continuous batching lets each join at the next word and leave with its last one, instead of waiting until a whole group begins and ends together.</source>
         <translation>Ein Durchgang durch das Modell kann für mehrere zugleich ein Wort schreiben, aber Menschen kommen zu verschiedenen Zeiten und wollen verschieden lange Antworten. Mit laufenden Stapeln steigt jeder beim nächsten Wort ein und mit seinem letzten aus, statt zu warten, bis eine ganze Gruppe gemeinsam beginnt und endet.</translation>
+    </message>
+    <message>
+        <source>One request runs at 373.25 tokens a second with EAGLE-3, 244.10 with EAGLE-2 and 158.34 without.</source>
+        <translation>Eine Anfrage läuft mit EAGLE-3 mit 373,25 Token je Sekunde, mit EAGLE-2 mit 244,10 und ohne mit 158,34.</translation>
     </message>
     <message>
         <source>Only 1B of its 8B parameters run per token: fast without a GPU.</source>
@@ -828,8 +1060,16 @@
         <translation>Speicher in Seiten</translation>
     </message>
     <message>
+        <source>PagedAttention&apos;s kernel against FasterTransformer&apos;s, contexts of 64 to 256 tokens, batch sizes 8 and 32.</source>
+        <translation>Der Kernel von PagedAttention gegen den von FasterTransformer, Kontexte von 64 bis 256 Token, Stapelgrößen 8 und 32.</translation>
+    </message>
+    <message>
         <source>Pages are chosen by a plan of each step, which cannot be captured.</source>
         <translation>Seiten wählt ein Plan jedes Schrittes aus; das lässt sich nicht aufzeichnen.</translation>
+    </message>
+    <message>
+        <source>Perplexity over the text</source>
+        <translation>Perplexität im Lauf des Textes</translation>
     </message>
     <message>
         <source>Plain answers in many European languages; sees pictures.</source>
@@ -864,12 +1104,32 @@
         <translation>QUEST ordnet Seiten nach Schlüsseln, und dieses Modell speichert Latents, die sich seine Köpfe teilen.</translation>
     </message>
     <message>
+        <source>Quality</source>
+        <translation>Qualität</translation>
+    </message>
+    <message>
         <source>Quantises what meets packed weights in products on a processor, with a scale for every 32 numbers. Products are integers then, and the fewer bits they have, the more of them an instruction adds up.</source>
         <translation>Quantisiert, was auf einem Prozessor mit gepackten Gewichten multipliziert wird, mit einer Skala je 32 Zahlen. Die Produkte sind dann ganze Zahlen, und je weniger Bits sie haben, desto mehr addiert ein Befehl.</translation>
     </message>
     <message>
+        <source>RTX 4090, one answer, 4 context tokens; 16 bits by Hugging Face, 4 bits by TinyChat, which also fuses attention and allocates the KV cache ahead.</source>
+        <translation>RTX 4090, eine Antwort, 4 Kontext-Token; 16 Bit mit Hugging Face, 4 Bit mit TinyChat, das auch die Attention verschmilzt und den KV-Cache im Voraus zuteilt.</translation>
+    </message>
+    <message>
+        <source>Read bandwidth: the fastest of several sums over a buffer larger than the caches.</source>
+        <translation>Lesebandbreite: die schnellste von mehreren Summen über einen Puffer, der größer als die Caches ist.</translation>
+    </message>
+    <message>
+        <source>Reading 64 tokens of a text of 10,000, QUEST still finds the passkey 99 times in 100; methods that drop tokens for good find it at most 8 times with 512.</source>
+        <translation>Von einem Text aus 10.000 Token 64 lesend, findet QUEST den Schlüssel noch 99-mal von 100; Verfahren, die Token endgültig verwerfen, finden ihn mit 512 höchstens 8-mal.</translation>
+    </message>
+    <message>
         <source>Reading only what matters (QUEST)</source>
         <translation>Nur Wichtiges lesen (QUEST)</translation>
+    </message>
+    <message>
+        <source>Reading the KV cache through a page table makes the attention kernel itself take 20 to 26 % longer.</source>
+        <translation>Den KV-Cache über eine Seitentabelle zu lesen verlängert den Attention-Kernel selbst um 20 bis 26 %.</translation>
     </message>
     <message>
         <source>Reads pictures, screens and scanned pages on small machines.</source>
@@ -918,6 +1178,10 @@
     <message>
         <source>Sharing</source>
         <translation>Teilen</translation>
+    </message>
+    <message>
+        <source>Sharing the pages of a common prompt gives 1.67 times the throughput with a prefix of 80 tokens and 3.58 times with one of 341.</source>
+        <translation>Die Seiten eines gemeinsamen Prompts zu teilen gibt bei einem Präfix von 80 Token den 1,67-fachen Durchsatz, bei einem von 341 den 3,58-fachen.</translation>
     </message>
     <message>
         <source>Short answers need not wait for long ones, even if nobody knows which are which: whoever had little goes first.</source>
@@ -970,6 +1234,14 @@
     <message>
         <source>Summaries and long texts with little memory for each token.</source>
         <translation>Zusammenfassungen und lange Texte mit wenig Speicher je Token.</translation>
+    </message>
+    <message>
+        <source>T5-XXL (11B) drafted for by T5-small (77M), translation to German and summaries of news, greedy and sampled, 7 or 5 tokens drafted a step, batch size 1 on one TPU v4, against T5X.</source>
+        <translation>T5-XXL (11B) mit Entwürfen von T5-small (77M), Übersetzung ins Deutsche und Zusammenfassungen von Nachrichten, gierig und gezogen, 7 oder 5 Token Entwurf je Schritt, Stapelgröße 1 auf einer TPU v4, gegen T5X.</translation>
+    </message>
+    <message>
+        <source>T5-XXL (11B), translation to German, greedy, 7 tokens drafted a step, batch size 1 on one TPU v4; accepted: 0.75, 0.80 and 0.82.</source>
+        <translation>T5-XXL (11B), Übersetzung ins Deutsche, gierig, 7 Token Entwurf je Schritt, Stapelgröße 1 auf einer TPU v4; angenommen: 0,75, 0,80 und 0,82.</translation>
     </message>
     <message>
         <source>TTFT</source>
@@ -1060,6 +1332,10 @@
         <translation>Die Seiten eines gleitenden Fensters haben Lücken, darum kann kein anderer Text mit ihnen beginnen.</translation>
     </message>
     <message>
+        <source>The same, against FastServe&apos;s own engine without queues.</source>
+        <translation>Wie oben, gegen FastServes eigene Engine ohne Warteschlangen.</translation>
+    </message>
+    <message>
         <source>The smallest Qwen3, and the draft model of the larger ones.</source>
         <translation>Das kleinste Qwen3 und das Entwurfsmodell der größeren.</translation>
     </message>
@@ -1132,6 +1408,18 @@
         <translation>Die Gewichte dieses Modells sind nicht quantisiert: Jedes hat 16 oder 32 Bit.</translation>
     </message>
     <message>
+        <source>Throughput against latency</source>
+        <translation>Durchsatz gegen Latenz</translation>
+    </message>
+    <message>
+        <source>Time between the words of one answer, last run</source>
+        <translation>Zeit zwischen den Wörtern einer Antwort, letzter Lauf</translation>
+    </message>
+    <message>
+        <source>Time of each token</source>
+        <translation>Zeit jedes Tokens</translation>
+    </message>
+    <message>
         <source>Tokens of the long prompt, at most</source>
         <translation>Token des langen Prompts, höchstens</translation>
     </message>
@@ -1152,8 +1440,28 @@
         <translation>Zwölf Personen fragen nach demselben langen Text, und jede Frage würde ihn vor dem ersten Wort ganz neu lesen. Ein Präfixbaum bewahrt die Schlüssel und Werte des Gelesenen auf, und jeder Prompt, der gleich beginnt, setzt dort fort.</translation>
     </message>
     <message>
+        <source>Up to 6.4 times the throughput and 3.7 times less latency; 50 to 99 % of prompt tokens come from the cache, 96 % of what the best order would find.</source>
+        <translation>Bis zum 6,4-fachen Durchsatz und 3,7-mal weniger Latenz; 50 bis 99 % der Prompt-Token kommen aus dem Cache, 96 % dessen, was die beste Reihenfolge fände.</translation>
+    </message>
+    <message>
         <source>Users</source>
         <translation>Personen</translation>
+    </message>
+    <message>
+        <source>Vicuna 13B, MT-bench, greedy. The table&apos;s caption names A100 GPUs, the text RTX 3090 for models below 70B.</source>
+        <translation>Vicuna 13B, MT-bench, gierig. Die Tabelle nennt A100, der Text RTX 3090 für Modelle unter 70B.</translation>
+    </message>
+    <message>
+        <source>Vicuna 13B, MT-bench, greedy. The table&apos;s caption names A100 GPUs, the text RTX 3090 for models below 70B; the authors&apos; README gives 5.6 times on two RTX 3090 at fp16.</source>
+        <translation>Vicuna 13B, MT-bench, gierig. Die Tabelle nennt A100, der Text RTX 3090 für Modelle unter 70B; die README der Autoren nennt 5,6-mal auf zwei RTX 3090 in fp16.</translation>
+    </message>
+    <message>
+        <source>Vicuna 7B and 13B v1.5, five heads trained on ShareGPT, MT-Bench, batch size 1, against Hugging Face; the section names no GPU.</source>
+        <translation>Vicuna 7B und 13B v1.5, fünf auf ShareGPT trainierte Köpfe, MT-Bench, Stapelgröße 1, gegen Hugging Face; der Abschnitt nennt keine GPU.</translation>
+    </message>
+    <message>
+        <source>Vicuna 7B and LLaMA2-Chat 70B at fp16, MT-bench, greedy; the largest batches fit on one RTX 3090 (24 GB) and on four A100 (40 GB).</source>
+        <translation>Vicuna 7B und LLaMA2-Chat 70B in fp16, MT-bench, gierig; die größten Stapel haben auf einer RTX 3090 (24 GB) und auf vier A100 (40 GB) Platz.</translation>
     </message>
     <message>
         <source>Weights</source>
@@ -1172,6 +1480,14 @@
         <translation>Was ein KIVI-Cache packt, wird Schritt für Schritt geplant.</translation>
     </message>
     <message>
+        <source>What a token reads</source>
+        <translation>Was ein Token liest</translation>
+    </message>
+    <message>
+        <source>What is lost for the memory that is won</source>
+        <translation>Was für den gewonnenen Speicher verloren geht</translation>
+    </message>
+    <message>
         <source>What lies before the window is forgotten: a fact from the beginning cannot be found again. A model that does not lean on its first tokens gains nothing from keeping them.</source>
         <translation>Was vor dem Fenster liegt, ist vergessen: Eine Tatsache vom Anfang lässt sich nicht wiederfinden. Ein Modell, das sich nicht auf seine ersten Token stützt, gewinnt nichts, wenn sie bleiben.</translation>
     </message>
@@ -1182,6 +1498,10 @@
     <message>
         <source>When memory is full</source>
         <translation>Wenn der Speicher voll ist</translation>
+    </message>
+    <message>
+        <source>When speculation pays</source>
+        <translation>Wann Spekulation sich lohnt</translation>
     </message>
     <message>
         <source>When the KV cache is full, the newest answer is paused (preempted) so that older ones can go on. This says what becomes of its keys and values until it continues.</source>
@@ -1196,8 +1516,16 @@
         <translation>Wo das Rechnen die Grenze ist, etwa bei vielen Antworten auf einem Prozessor, macht ein größerer Stapel nur jede langsamer. Lange Texte haben eigene Schlüssel und Werte zu lesen, die niemand teilt.</translation>
     </message>
     <message>
+        <source>Where chunks share batches with the answers under way, 99 of 100 tokens come within 0.14 s of the one before; where prompts are read whole, within 0.68 s. The median first token comes after 0.76 s instead of 0.53 s.</source>
+        <translation>Teilen sich Stücke die Stapel mit laufenden Antworten, kommen 99 von 100 Token innerhalb von 0,14 s nach dem vorigen; werden Prompts ganz gelesen, innerhalb von 0,68 s. Das erste Token kommt im Median nach 0,76 s statt 0,53 s.</translation>
+    </message>
+    <message>
         <source>Where nobody waits, the order does not matter; where all answers are about as long, taking turns makes most of them later. The long answers themselves are done later.</source>
         <translation>Wo niemand wartet, ist die Reihenfolge gleich; wo alle Antworten etwa gleich lang sind, verspätet das Abwechseln die meisten. Die langen Antworten selbst sind später fertig.</translation>
+    </message>
+    <message>
+        <source>Where nothing can be shared, keeping the tree costs 0.2 of 74.3 seconds, less than 0.3 %.</source>
+        <translation>Wo sich nichts teilen lässt, kostet das Führen des Baums 0,2 von 74,3 Sekunden, weniger als 0,3 %.</translation>
     </message>
     <message>
         <source>Where the last few tokens occurred earlier in the chat, what followed them is drafted, which costs nothing. Elsewhere, and where such drafts held too seldom, the chosen method drafts.</source>
@@ -1212,12 +1540,28 @@
         <translation>Wie viel mehr Text hat mit 2 statt 16 Bit je Zahl im selben Speicher Platz?</translation>
     </message>
     <message>
+        <source>With 24 requests at once EAGLE makes a server slower, to 0.93 of its throughput; EAGLE-3 still gives 1.38 times with 64.</source>
+        <translation>Mit 24 Anfragen zugleich macht EAGLE einen Server langsamer, auf das 0,93-Fache seines Durchsatzes; EAGLE-3 gibt noch mit 64 das 1,38-Fache.</translation>
+    </message>
+    <message>
         <source>With one chat at a time nobody waits, and a prompt that is no longer than a chunk is read whole anyway. The long prompt itself has its first word later, the more so the smaller the chunks are.</source>
         <translation>Mit einem Chat zur Zeit wartet niemand, und ein Prompt, der nicht länger als ein Stück ist, wird ohnehin ganz gelesen. Der lange Prompt selbst bekommt sein erstes Wort später, umso mehr, je kleiner die Stücke sind.</translation>
     </message>
     <message>
         <source>With one chat at a time there is nobody to share with; where arithmetic is the limit and not memory, as on a processor with few cores, each further answer makes the pass longer.</source>
         <translation>Mit einem Chat zur Zeit gibt es niemanden zum Teilen; wo das Rechnen die Grenze ist und nicht der Speicher, etwa auf einem Prozessor mit wenigen Kernen, verlängert jede weitere Antwort den Durchgang.</translation>
+    </message>
+    <message>
+        <source>With pages 96.3 % of the KV cache&apos;s memory hold tokens; contiguous reservations leave only 20.4 to 38.2 % of it in use.</source>
+        <translation>Mit Seiten enthalten 96,3 % des KV-Cache-Speichers Token; zusammenhängende Reservierungen nutzen nur 20,4 bis 38,2 % davon.</translation>
+    </message>
+    <message>
+        <source>With pages as well, a server keeps up with 1.7 to 2.7 times the request rate of Orca (Oracle), 2.7 to 8 times that of Orca (Max), and up to 22 times that of FasterTransformer.</source>
+        <translation>Kommen Seiten hinzu, hält ein Server mit der 1,7- bis 2,7-fachen Anfragerate von Orca (Oracle) mit, der 2,7- bis 8-fachen von Orca (Max) und bis zur 22-fachen von FasterTransformer.</translation>
+    </message>
+    <message>
+        <source>With the same target for the time between tokens, a server takes 2.6 times the requests a second of vLLM (Mistral-7B), up to 3.7 times (Yi-34B) and 5.6 times (Falcon-180B, in pipeline stages).</source>
+        <translation>Bei gleichem Ziel für die Zeit zwischen Token nimmt ein Server 2,6-mal so viele Anfragen je Sekunde an wie vLLM (Mistral-7B), bis zu 3,7-mal so viele (Yi-34B) und 5,6-mal so viele (Falcon-180B, in Pipeline-Stufen).</translation>
     </message>
     <message>
         <source>Without a KV cache each token computes the whole text again, and that grows; with it, each token computes one row.</source>
@@ -1244,8 +1588,32 @@
         <translation>Schreibt und erklärt Code in 6 GB.</translation>
     </message>
     <message>
+        <source>Yarn-Llama-2-7b-128k, passkey retrieval in 100k tokens, budgets of 256 to 4,096 tokens.</source>
+        <translation>Yarn-Llama-2-7b-128k, Schlüsselsuche in 100k Token, Budgets von 256 bis 4.096 Token.</translation>
+    </message>
+    <message>
+        <source>Yi-34B on two A100 GPUs, 128 requests of ShareGPT conversations, a budget of 1,024 tokens a batch.</source>
+        <translation>Yi-34B auf zwei A100, 128 Anfragen aus ShareGPT-Gesprächen, ein Budget von 1.024 Token je Stapel.</translation>
+    </message>
+    <message>
+        <source>a minute</source>
+        <translation>je Minute</translation>
+    </message>
+    <message>
+        <source>a pass, median</source>
+        <translation>ein Durchgang, Median</translation>
+    </message>
+    <message>
         <source>a small download</source>
         <translation>ein kleiner Download</translation>
+    </message>
+    <message>
+        <source>a token near the beginning</source>
+        <translation>ein Token gegen Anfang</translation>
+    </message>
+    <message>
+        <source>a token near the end</source>
+        <translation>ein Token gegen Ende</translation>
     </message>
     <message>
         <source>about the same</source>
@@ -1256,8 +1624,16 @@
         <translation>Annahmequote nach Stelle im Entwurf</translation>
     </message>
     <message>
+        <source>acceptance rate of the draft tokens that were checked</source>
+        <translation>Annahmequote der geprüften Entwurfs-Token</translation>
+    </message>
+    <message>
         <source>all of the text</source>
         <translation>ganzer Text</translation>
+    </message>
+    <message>
+        <source>answers questions about Kvasir, and nothing else</source>
+        <translation>beantwortet Fragen zu Kvasir und sonst nichts</translation>
     </message>
     <message>
         <source>as fast</source>
@@ -1284,6 +1660,22 @@
         <translation>weil nichts anderes kommen darf (Grammatik)</translation>
     </message>
     <message>
+        <source>between the lowest and the highest run</source>
+        <translation>zwischen dem niedrigsten und dem höchsten Lauf</translation>
+    </message>
+    <message>
+        <source>between two tokens</source>
+        <translation>zwischen zwei Token</translation>
+    </message>
+    <message>
+        <source>between two tokens of an answer</source>
+        <translation>zwischen zwei Token einer Antwort</translation>
+    </message>
+    <message>
+        <source>bits of a weight</source>
+        <translation>Bits eines Gewichts</translation>
+    </message>
+    <message>
         <source>bits per element, and perplexity against 16 bits</source>
         <translation>Bits je Element und Perplexität gegen 16 Bit</translation>
     </message>
@@ -1302,6 +1694,10 @@
     <message>
         <source>by the draft model</source>
         <translation>vom Entwurfsmodell</translation>
+    </message>
+    <message>
+        <source>by the formula, at this machine&apos;s costs</source>
+        <translation>nach der Formel, mit den Kosten dieses Rechners</translation>
     </message>
     <message>
         <source>by the model with layers left out (layer skipping)</source>
@@ -1332,8 +1728,24 @@
         <translation>Cache dieser Antwort</translation>
     </message>
     <message>
+        <source>calls four tools: for trying out clients that have some</source>
+        <translation>ruft vier Werkzeuge auf: zum Ausprobieren von Programmen, die welche haben</translation>
+    </message>
+    <message>
+        <source>chats</source>
+        <translation>Chats</translation>
+    </message>
+    <message>
         <source>chats and sees pictures</source>
         <translation>chattet und sieht Bilder</translation>
+    </message>
+    <message>
+        <source>chats at once</source>
+        <translation>Chats zugleich</translation>
+    </message>
+    <message>
+        <source>chats at once, at most</source>
+        <translation>Chats zugleich, höchstens</translation>
     </message>
     <message>
         <source>chats that fit at once, and the share of slots that hold no token</source>
@@ -1352,6 +1764,10 @@
         <translation>in Stücken, mit Zeitzielen</translation>
     </message>
     <message>
+        <source>codes found again</source>
+        <translation>wiedergefundene Codes</translation>
+    </message>
+    <message>
         <source>contiguous, whole context</source>
         <translation>am Stück, ganzer Kontext</translation>
     </message>
@@ -1362,6 +1778,10 @@
     <message>
         <source>draft model</source>
         <translation>Entwurfsmodell</translation>
+    </message>
+    <message>
+        <source>draft tokens accepted</source>
+        <translation>angenommene Entwurfs-Token</translation>
     </message>
     <message>
         <source>drafts, checked</source>
@@ -1376,8 +1796,20 @@
         <translation>früher Ausstieg</translation>
     </message>
     <message>
+        <source>energy a token</source>
+        <translation>Energie je Token</translation>
+    </message>
+    <message>
+        <source>estimated from a measurement of some layers</source>
+        <translation>geschätzt aus einer Messung einiger Schichten</translation>
+    </message>
+    <message>
         <source>filling the cache with whole contexts</source>
         <translation>Cache mit ganzen Kontexten füllen</translation>
+    </message>
+    <message>
+        <source>finds codes in long texts: for KIVI and QUEST in the Lab</source>
+        <translation>findet Codes in langen Texten: für KIVI und QUEST im Labor</translation>
     </message>
     <message>
         <source>first come, first served</source>
@@ -1386,6 +1818,14 @@
     <message>
         <source>first pass</source>
         <translation>erster Durchgang</translation>
+    </message>
+    <message>
+        <source>first token, median</source>
+        <translation>erstes Token, Median</translation>
+    </message>
+    <message>
+        <source>first word of the long prompt</source>
+        <translation>erstes Wort des langen Prompts</translation>
     </message>
     <message>
         <source>from what the text repeats (n-gram)</source>
@@ -1412,6 +1852,14 @@
         <translation>Latenz zwischen Token anderer Antworten, während ein langer Prompt gelesen wird, und der Anteil der rechtzeitigen Antworten</translation>
     </message>
     <message>
+        <source>keys and values read</source>
+        <translation>gelesene Schlüssel und Werte</translation>
+    </message>
+    <message>
+        <source>keys and values read a token</source>
+        <translation>gelesene Schlüssel und Werte je Token</translation>
+    </message>
+    <message>
         <source>kvasir-needle, which comes with Kvasir, can show it.</source>
         <translation>kvasir-needle, das mit Kvasir kommt, kann es zeigen.</translation>
     </message>
@@ -1420,8 +1868,16 @@
         <translation>Schichten auslassen</translation>
     </message>
     <message>
+        <source>load</source>
+        <translation>Last</translation>
+    </message>
+    <message>
         <source>loading the model with a small cache</source>
         <translation>Modell mit kleinem Cache laden</translation>
+    </message>
+    <message>
+        <source>longest pause between two words</source>
+        <translation>längste Pause zwischen zwei Wörtern</translation>
     </message>
     <message>
         <source>looking for a long answer</source>
@@ -1460,6 +1916,10 @@
         <translation>8-Bit-Aktivierungen messen</translation>
     </message>
     <message>
+        <source>memory</source>
+        <translation>Speicher</translation>
+    </message>
+    <message>
         <source>memory of the weights, and bytes read per token</source>
         <translation>Speicher der Gewichte und gelesene Bytes je Token</translation>
     </message>
@@ -1482,6 +1942,10 @@
     <message>
         <source>n-gram lookup</source>
         <translation>N-Gramm-Suche</translation>
+    </message>
+    <message>
+        <source>nats</source>
+        <translation>nat</translation>
     </message>
     <message>
         <source>no drafts</source>
@@ -1512,6 +1976,10 @@
         <translation>aus</translation>
     </message>
     <message>
+        <source>on virtual time, with what passes took in these runs; 100 %: all that the model does. Shortest remaining first knows the lengths.</source>
+        <translation>in virtueller Zeit, mit der Dauer der Durchgänge in diesen Läufen; 100 %: alles, was das Modell leistet. „Kürzester Rest zuerst“ kennt die Längen.</translation>
+    </message>
+    <message>
         <source>one answer</source>
         <translation>eine Antwort</translation>
     </message>
@@ -1520,8 +1988,16 @@
         <translation>einzeln</translation>
     </message>
     <message>
+        <source>operations</source>
+        <translation>Operationen</translation>
+    </message>
+    <message>
         <source>packed</source>
         <translation>gepackt</translation>
+    </message>
+    <message>
+        <source>packed products</source>
+        <translation>gepackte Produkte</translation>
     </message>
     <message>
         <source>page by page</source>
@@ -1540,16 +2016,48 @@
         <translation>Seiten einer langen Antwort, gelesene Bytes je Token und Perplexität</translation>
     </message>
     <message>
+        <source>passes through the model</source>
+        <translation>Durchgänge durch das Modell</translation>
+    </message>
+    <message>
+        <source>passes through the model until an answer is done</source>
+        <translation>Durchgänge durch das Modell, bis eine Antwort fertig ist</translation>
+    </message>
+    <message>
+        <source>perplexity</source>
+        <translation>Perplexität</translation>
+    </message>
+    <message>
         <source>perplexity against 16 bits</source>
         <translation>Perplexität gegen 16 Bit</translation>
+    </message>
+    <message>
+        <source>perplexity past the window</source>
+        <translation>Perplexität jenseits des Fensters</translation>
+    </message>
+    <message>
+        <source>place in the text</source>
+        <translation>Stelle im Text</translation>
     </message>
     <message>
         <source>prefix tree</source>
         <translation>Präfixbaum</translation>
     </message>
     <message>
+        <source>processor&apos;s cache</source>
+        <translation>Cache des Prozessors</translation>
+    </message>
+    <message>
+        <source>prompt tokens computed</source>
+        <translation>berechnete Prompt-Token</translation>
+    </message>
+    <message>
         <source>prompt tokens found instead of computed, and bytes in RAM</source>
         <translation>Prompt-Token, die gefunden statt berechnet werden, und Bytes im RAM</translation>
+    </message>
+    <message>
+        <source>prompt tokens from the cache</source>
+        <translation>Prompt-Token aus dem Cache</translation>
     </message>
     <message>
         <source>quantising weights</source>
@@ -1580,6 +2088,10 @@
         <translation>neu berechnen</translation>
     </message>
     <message>
+        <source>requests done</source>
+        <translation>fertige Anfragen</translation>
+    </message>
+    <message>
         <source>runs here, but not well</source>
         <translation>läuft hier, aber nicht gut</translation>
     </message>
@@ -1588,8 +2100,16 @@
         <translation>läuft hier gut</translation>
     </message>
     <message>
+        <source>s</source>
+        <translation>s</translation>
+    </message>
+    <message>
         <source>seconds that a paused answer waits, and pages in RAM</source>
         <translation>Sekunden, die eine zurückgestellte Antwort wartet, und Seiten im RAM</translation>
+    </message>
+    <message>
+        <source>sees coloured shapes: for trying out pictures</source>
+        <translation>sieht farbige Formen: zum Ausprobieren von Bildern</translation>
     </message>
     <message>
         <source>service classes</source>
@@ -1612,8 +2132,16 @@
         <translation>kürzester Rest zuerst</translation>
     </message>
     <message>
+        <source>shows hybrid layers (gated delta nets) and built-in speculative decoding</source>
+        <translation>zeigt hybride Schichten (Gated Delta Nets) und eingebautes spekulatives Decodieren</translation>
+    </message>
+    <message>
         <source>simulating other loads</source>
         <translation>andere Lasten simulieren</translation>
+    </message>
+    <message>
+        <source>since the long prompt arrived</source>
+        <translation>seit dem Eintreffen des langen Prompts</translation>
     </message>
     <message>
         <source>skip-join MLFQ</source>
@@ -1624,12 +2152,28 @@
         <translation>gleitendes Fenster + Sinks (StreamingLLM)</translation>
     </message>
     <message>
+        <source>slots of the pages taken that hold a token</source>
+        <translation>Plätze belegter Seiten, die ein Token enthalten</translation>
+    </message>
+    <message>
         <source>slower</source>
         <translation>langsamer</translation>
     </message>
     <message>
         <source>sparse (QUEST)</source>
         <translation>ausgewählt (QUEST)</translation>
+    </message>
+    <message>
+        <source>speed</source>
+        <translation>Tempo</translation>
+    </message>
+    <message>
+        <source>speed of all answers together</source>
+        <translation>Tempo aller Antworten zusammen</translation>
+    </message>
+    <message>
+        <source>speed, times that without drafts</source>
+        <translation>Tempo, Vielfaches von ohne Entwürfe</translation>
     </message>
     <message>
         <source>static batches of 4</source>
@@ -1644,8 +2188,36 @@
         <translation>in den RAM auslagern</translation>
     </message>
     <message>
+        <source>target of interactive answers</source>
+        <translation>Ziel interaktiver Antworten</translation>
+    </message>
+    <message>
         <source>the best answers that run well here</source>
         <translation>die besten Antworten, die hier gut laufen</translation>
+    </message>
+    <message>
+        <source>the most that a text of that length holds</source>
+        <translation>das Meiste, das ein Text dieser Länge belegt</translation>
+    </message>
+    <message>
+        <source>time a token</source>
+        <translation>Zeit je Token</translation>
+    </message>
+    <message>
+        <source>time between two words while it is read, median</source>
+        <translation>Zeit zwischen zwei Wörtern, während er gelesen wird, Median</translation>
+    </message>
+    <message>
+        <source>time between words</source>
+        <translation>Zeit zwischen Wörtern</translation>
+    </message>
+    <message>
+        <source>time of an answer</source>
+        <translation>Zeit einer Antwort</translation>
+    </message>
+    <message>
+        <source>time of the next token</source>
+        <translation>Zeit des nächsten Tokens</translation>
     </message>
     <message>
         <source>time to first token against inter-token latency</source>
@@ -1658,6 +2230,42 @@
     <message>
         <source>time to first token, and the share of prompt tokens found in the cache</source>
         <translation>Zeit bis zum ersten Token und der Anteil der Prompt-Token, die im Cache liegen</translation>
+    </message>
+    <message>
+        <source>time to the last word, mean</source>
+        <translation>Zeit bis zum letzten Wort, Mittel</translation>
+    </message>
+    <message>
+        <source>time to the last word, slowest request</source>
+        <translation>Zeit bis zum letzten Wort, langsamste Anfrage</translation>
+    </message>
+    <message>
+        <source>tokens</source>
+        <translation>Token</translation>
+    </message>
+    <message>
+        <source>tokens a second</source>
+        <translation>Token je Sekunde</translation>
+    </message>
+    <message>
+        <source>tokens a second, all together</source>
+        <translation>Token je Sekunde, alle zusammen</translation>
+    </message>
+    <message>
+        <source>tokens computed</source>
+        <translation>berechnete Token</translation>
+    </message>
+    <message>
+        <source>tokens of such a text in 1 GB</source>
+        <translation>Token eines solchen Textes in 1 GB</translation>
+    </message>
+    <message>
+        <source>tokens of the largest pass</source>
+        <translation>Token des größten Durchgangs</translation>
+    </message>
+    <message>
+        <source>tokens of the text so far</source>
+        <translation>Token des bisherigen Textes</translation>
     </message>
     <message>
         <source>tokens per second</source>
@@ -1716,6 +2324,10 @@
         <translation>Token je Schritt und der Anteil angenommener Entwurfs-Token</translation>
     </message>
     <message>
+        <source>tokens that a head may read</source>
+        <translation>Token, die ein Kopf lesen darf</translation>
+    </message>
+    <message>
         <source>tokens that fit into the cache, and bytes of keys and values</source>
         <translation>Token, die in den Cache passen, und Bytes der Schlüssel und Werte</translation>
     </message>
@@ -1736,12 +2348,28 @@
         <translation>ungenutzte Plätze</translation>
     </message>
     <message>
+        <source>vLLM has 30.42 requests in a batch on average where Orca, with the longest length reserved for each, has 7.00.</source>
+        <translation>vLLM hat im Mittel 30,42 Anfragen im Stapel, Orca mit der jeweils reservierten größten Länge 7,00.</translation>
+    </message>
+    <message>
+        <source>wait for the first word, mean</source>
+        <translation>Warten auf das erste Wort, Mittel</translation>
+    </message>
+    <message>
+        <source>wait for the last word, mean</source>
+        <translation>Warten auf das letzte Wort, Mittel</translation>
+    </message>
+    <message>
         <source>warming up</source>
         <translation>aufwärmen</translation>
     </message>
     <message>
         <source>weights</source>
         <translation>Gewichte</translation>
+    </message>
+    <message>
+        <source>weights and KV cache</source>
+        <translation>Gewichte und KV-Cache</translation>
     </message>
     <message>
         <source>whole context</source>
