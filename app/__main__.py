@@ -8,11 +8,6 @@ import time
 
 _STARTED = time.perf_counter()
 
-NO_DISPLAY = (
-    "Kvasir's window needs a display, and there is none here. "
-    "Use `kvasir chat` for a chat in the terminal, or `kvasir serve` for the server."
-)
-
 
 def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
@@ -21,6 +16,7 @@ def main() -> int:
     if sys.argv[1:2] == [child.FLAG]:
         return child.main(sys.argv[2:])
     from app import language
+    from app.language import tr
 
     language.choose(language.wanted(language.setting()))  # before modules that hold texts
     from app import preflight
@@ -30,7 +26,11 @@ def main() -> int:
         if getattr(sys, name) is None:  # a program of Windows' without a console has none
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if not preflight.has_display():
-        sys.stderr.write(NO_DISPLAY + "\n")
+        why = tr(
+            "Kvasir's window needs a display, and there is none here. "
+            "Use `kvasir chat` for a chat in the terminal, or `kvasir serve` for the server."
+        )
+        sys.stderr.write(why + "\n")
         return 2
     if sys.platform.startswith("linux"):
         gaps = preflight.sentence(preflight.missing(preflight.platforms(os.environ)))

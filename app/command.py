@@ -11,6 +11,8 @@ from typing import NamedTuple
 import msgspec
 from PySide6.QtCore import QObject, QProcess, QTimer, Signal
 
+from app.language import tr
+
 log = logging.getLogger(__name__)
 
 KILL_MS = 15_000
@@ -137,7 +139,9 @@ class LineCommand(QObject):
 
     def _on_error(self, error: QProcess.ProcessError) -> None:
         if error is QProcess.ProcessError.FailedToStart:  # of all errors only this one has no `finished` after it
-            end = End(False, f"{self._name} could not be started: {self._process.errorString()}.")
+            end = End(
+                False, tr("{name} could not be started: {why}.", name=self._name, why=self._process.errorString())
+            )
             QTimer.singleShot(0, self, lambda: self._end(end))  # it may come before anybody listens
 
     def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
@@ -148,13 +152,16 @@ class LineCommand(QObject):
         if status is QProcess.ExitStatus.NormalExit and code == 0:
             self._end(End(True))
             return
-        how = f"exit code {code}" if status is QProcess.ExitStatus.NormalExit else "it was killed"
+        exited = status is QProcess.ExitStatus.NormalExit
+        how = tr("exit code {code}", code=str(code)) if exited else tr("it was killed")
         words = self._last_words[-1] if self._last_words else ""
         if self.warning:  # a failure that Kvasir's command line knows is a sentence already
             self._end(End(False, self.warning))
+        elif words:
+            sentence = tr("{name} stopped ({how}): {words}.", name=self._name, how=how, words=words.rstrip("."))
+            self._end(End(False, sentence, not exited))
         else:
-            killed = status is not QProcess.ExitStatus.NormalExit
-            self._end(End(False, f"{self._name} stopped ({how}){': ' + words.rstrip('.') if words else ''}.", killed))
+            self._end(End(False, tr("{name} stopped ({how}).", name=self._name, how=how), not exited))
 
     def _end(self, end: End) -> None:
         if not self._over:

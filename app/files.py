@@ -24,7 +24,7 @@ UNREADABLE = (OSError, ValueError, RecursionError, msgspec.MsgspecError)
 def read_small(file: Path, most: int) -> bytes:
     """All of a regular file of at most ``most`` bytes. Raises OSError for anything else."""
     if not stat.S_ISREG(os.stat(file).st_mode):
-        raise OSError(errno.EINVAL, "it is not a file", str(file))
+        raise OSError(errno.EINVAL, "it is not a file", str(file))  # not shown: as English as the system's errors
     with file.open("rb") as stream:
         raw = stream.read(most + 1)  # what a file says of its size need not be so
     if len(raw) > most:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LANGUAGES = {"en": "English", "de": "Deutsch"}
+LANGUAGES = {"en": "English", "de": "Deutsch"}  # not shown
 """Code -> the language's name in itself."""
 VARIABLE = "KVASIR_LANGUAGE"
 """Of the environment: the code that wins over the setting, and over the computer's language."""
@@ -73,11 +73,19 @@ def setting() -> str:
 def wanted(setting: str) -> str:
     """The language to speak: what the environment says, else the setting, else the computer's where it is one of ours,
     else English."""
-    from PySide6.QtCore import QLocale  # a process that only speaks English needs no Qt
-
     named = os.environ.get(VARIABLE) or setting
-    known = [name[:2] for name in ([named] if named else QLocale.system().uiLanguages())]
-    return next((name for name in known if name in LANGUAGES), "en")
+    names = [named] if named else _computers()
+    return next((name[:2] for name in names if name[:2] in LANGUAGES), "en")
+
+
+def _computers() -> list[str]:
+    """Languages that the computer is set to, the preferred one first."""
+    try:
+        from PySide6.QtCore import QLocale  # a process that is told to speak English needs no Qt
+    except ImportError as error:  # the check of the system's libraries, which comes later, says what is missing
+        log.warning("the computer's language is not known: %s", error)
+        return []
+    return QLocale.system().uiLanguages()
 
 
 def choose(language: str) -> None:
@@ -85,8 +93,11 @@ def choose(language: str) -> None:
     _language.__init__()  # type: ignore[misc]
     if language == "en":
         return
-    from PySide6.QtCore import QTranslator
-
+    try:
+        from PySide6.QtCore import QTranslator
+    except ImportError as error:
+        log.warning("the texts in %s could not be read: %s", LANGUAGES.get(language, language), error)
+        return
     translator = QTranslator()
     if not translator.load(str(assets_dir() / "languages" / f"{language}.qm")):
         log.warning("the texts in %s could not be read", LANGUAGES.get(language, language))

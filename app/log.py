@@ -80,5 +80,5 @@ def _from_qt(kind: QtMsgType, context: QMessageLogContext, text: str) -> None:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    logging.getLogger("app").error("uncaught exception", exc_info=(kind, error, trace))
+    logging.getLogger("app").error("uncaught exception", exc_info=(kind, error, trace))  # not shown
     sys.__excepthook__(kind, error, trace)

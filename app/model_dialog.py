@@ -7,10 +7,11 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
 
+from app.language import tr
 from app.opening import trouble
 
-MODELS = "Models (*.gguf *.safetensors config.json);;All files (*)"
-HELPERS = "Draft models and heads (*.gguf *.safetensors *.pt *.bin config.json);;All files (*)"
+MODELS = tr("Models (*.gguf *.safetensors config.json);;All files (*)")
+HELPERS = tr("Draft models and heads (*.gguf *.safetensors *.pt *.bin config.json);;All files (*)")
 _PART_OF_A_FOLDER = ("config.json", "tokenizer.json", ".safetensors")
 
 

@@ -79,14 +79,12 @@ class Application(QApplication):
 
 class Opener(QObject):
     """``load`` loads a model once the engine is there, in place of the one of last time; ``ends`` says what is under
-    way and what that would do to it, for example "ends it"; None where nothing is."""
+    way and would end, without a full stop; "" where nothing is."""
 
     opened = Signal()
     """A load begins, which is shown where one chats."""
 
-    def __init__(
-        self, notice: NoticeBar, load: Callable[[str], None], ends: Callable[[], tuple[str, str] | None]
-    ) -> None:
+    def __init__(self, notice: NoticeBar, load: Callable[[str], None], ends: Callable[[], str]) -> None:
         super().__init__(notice)
         self._notice, self._load, self._ends = notice, load, ends
 
@@ -99,11 +97,11 @@ class Opener(QObject):
             self.guard(tr("Opening {name}", name=Path(path).name), tr("Open it now"), lambda: self._begin(path))
 
     def guard(self, what: str, title: str, act: Callable[[], object]) -> None:
-        """Do ``act``; where that would end an answer or spoil a measurement, ask first."""
+        """Do ``act``; where that would end an answer or a measurement, ask first. ``what``: "Opening Qwen3", say."""
         notice = self._notice
-        if (found := self._ends()) is not None:
-            busy, does = found
-            notice.say(f"{busy}. {what} {does}.", topic=OPENING, action=title, act=act)
+        if busy := self._ends():
+            question = tr("{busy}. {what} ends it.", busy=busy, what=what)
+            notice.say(question, topic=OPENING, action=title, act=act)
         else:
             notice.clear(_WRONG)
             notice.clear(OPENING)
@@ -111,7 +109,7 @@ class Opener(QObject):
 
     def settle(self) -> None:
         """Withdraw the question if the work it asked about is over."""
-        if self._ends() is None:
+        if not self._ends():
             self._notice.clear(OPENING)
 
     def _begin(self, path: str) -> None:

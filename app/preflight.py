@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import NamedTuple
 
+from app.language import tr
+
 
 class SystemLibrary(NamedTuple):
     soname: str
@@ -110,11 +112,13 @@ def sentence(libraries: list[SystemLibrary]) -> str:
         return ""
     names = ", ".join(library.soname for library in libraries)
     packages = " ".join(dict.fromkeys(library.package for library in libraries))
-    return (
-        f"The window needs system libraries that are not installed: {names}.\n"
-        f"On Debian or Ubuntu run: sudo apt-get install {packages}\n"
+    return tr(
+        "The window needs system libraries that are not installed: {names}.\n"
+        "On Debian or Ubuntu run: sudo apt-get install {packages}\n"
         "On another system install the packages that bring these files. "
-        "`kvasir chat` and `kvasir serve` work without them."
+        "`kvasir chat` and `kvasir serve` work without them.",
+        names=names,
+        packages=packages,
     )
 
 

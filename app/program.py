@@ -26,6 +26,7 @@ from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.lab.kept import kept_index
 from app.lab.tools import COMPARE
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
 from app.models.selector import ModelSelector
@@ -346,7 +347,10 @@ class WindowProgram:
             return _refuse(app, str(error))
         except OSError as error:
             what = f"{error.filename} ({error.strerror})" if error.filename else str(error)
-            return _refuse(app, f"Kvasir cannot use {what}. Allow writing there, or set KVASIR_HOME to another folder.")
+            return _refuse(
+                app,
+                tr("Kvasir cannot use {what}. Allow writing there, or set KVASIR_HOME to another folder.", what=what),
+            )
         program.window.painted.connect(lambda: log.info("window visible after %.2f s", time.perf_counter() - started))
         for asked in (single.raised, app.file_opened):
             asked.connect(program.raise_for)

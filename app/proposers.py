@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
+from app.language import known, tr
 from app.theme.theme import Theme
 from engine.protocol import DrafterStyle
 
@@ -13,12 +16,17 @@ _KNOWN: dict[str, DrafterStyle] = {}
 def learn(styles: Iterable[DrafterStyle]) -> None:
     """Take over the proposers of the engine that greets."""
     _KNOWN.clear()
-    _KNOWN.update({each.key: each for each in styles})
+    _KNOWN.update(
+        {
+            each.key: msgspec.structs.replace(each, name=known(each.name), by=known(each.by), offer=known(each.offer))
+            for each in styles
+        }
+    )
 
 
 def proposer(key: str) -> DrafterStyle:
     """The proposer of that name; one that the engine does not know, as in an old chat, keeps its name."""
-    return _KNOWN.get(key) or DrafterStyle(key=key, name=key, by=f"by {key}", color="mute", offer=key)
+    return _KNOWN.get(key) or DrafterStyle(key=key, name=key, by=tr("by {name}", name=key), color="mute", offer=key)
 
 
 def trained() -> list[str]:

@@ -20,6 +20,7 @@ from PySide6.QtCore import QDir, QEventLoop, QLockFile, QObject, QTimer, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 from app.files import UNREADABLE, read_small
+from app.language import tr
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +91,18 @@ class SingleInstance(QObject):
 
     def _unanswered(self) -> str:
         process, host, _ = cast(tuple[int, str, str], self._lock.getLockInfo())
-        which = f" (process {process} on {host})" if process else ""
-        return (
-            f"Kvasir runs already{which} and does not answer. Wait until its window reacts again, or end that process; "
-            f"then start Kvasir again. Its chats are in {self._data}."
+        if process:
+            return tr(
+                "Kvasir runs already (process {process} on {host}) and does not answer. Wait until its window reacts "
+                "again, or end that process; then start Kvasir again. Its chats are in {folder}.",
+                process=str(process),
+                host=host,
+                folder=self._data,
+            )
+        return tr(
+            "Kvasir runs already and does not answer. Wait until its window reacts again, or end that process; "
+            "then start Kvasir again. Its chats are in {folder}.",
+            folder=self._data,
         )
 
     def _greet_first(self, path: str, until: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.language import figure
 from engine.protocol import PageCounts, Telemetry
 
 PAGE_TOKENS = 16
@@ -12,8 +13,8 @@ MB = 1e6
 def size(value: float) -> str:
     """Bytes for people, decimal units: "1.3 MB", "812 MB", "8.9 GB"."""
     if value < 0.9995 * GB:
-        return f"{value / MB:.{int(0 < value < 9.95 * MB)}f} MB"
-    return f"{value / GB:.1f} GB" if value < 100 * GB else f"{value / GB:.0f} GB"
+        return f"{figure(value / MB, '.1f' if 0 < value < 9.95 * MB else '.0f')} MB"
+    return f"{figure(value / GB, '.1f' if value < 100 * GB else '.0f')} GB"
 
 
 def waste(pages: PageCounts) -> float:

@@ -1,12 +1,13 @@
 """Take the screenshots of the documentation: the real program, offscreen, with the real engine and the bundled model.
 
-    python docs/screenshots.py [FOLDER [PART...]]
+    python docs/screenshots.py [--language CODE] [FOLDER [PART...]]
 
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
 grabbed as it stands. With a FOLDER all pictures are taken in both themes and also with text of 150 %, without one
 those that the documentation has. The parts are chat, documents, tinted, cache, models, lab and pages; all, if none is
-named. With QT_SCALE_FACTOR=2 in the environment they have twice as many pixels each way.
+named. With QT_SCALE_FACTOR=2 in the environment they have twice as many pixels each way. With a language other than
+English those of the documentation go to docs/screenshots/CODE.
 
 speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
@@ -25,6 +26,7 @@ page-*.png show every page and what opens over it at a first start, also in the 
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
 import sys
@@ -91,13 +93,12 @@ def wait(what: str, done: Callable[[], object], seconds: float = PATIENCE_S) -> 
 
 
 def main() -> int:
-    folder = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else PLACE
-    folder.mkdir(parents=True, exist_ok=True)
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     sys.path.insert(0, str(ROOT))
     from PySide6.QtWidgets import QApplication
 
-    app = QApplication(["kvasir"])
+    from app import language
+
     parts = {
         "chat": _shoot,
         "documents": _shoot_documents,
@@ -108,11 +109,27 @@ def main() -> int:
         "pages": _shoot_pages,
         "daily": _shoot_daily,
     }
-    for shoot in [parts[name] for name in sys.argv[2:]] or parts.values():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--language", default="en", choices=language.LANGUAGES)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, nargs="?")
+    parser.add_argument("parts", metavar="PART", nargs="*", choices=[*parts, []])
+    asked = parser.parse_args()
+    code = asked.language
+    folder = asked.folder.resolve() if asked.folder is not None else PLACE / ("" if code == "en" else code)
+    folder.mkdir(parents=True, exist_ok=True)
+    language.choose(code)  # before modules that hold texts
+    app = QApplication(["kvasir"])
+    language.install(app)
+    for shoot in [parts[name] for name in asked.parts] or parts.values():
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
             os.environ["KVASIR_HOME"] = home
             shoot(app, folder, Path(home))
     return 0
+
+
+def _is_documentation(folder: Path) -> bool:
+    """True for the folder of the documentation's pictures, or that of a language below it."""
+    return PLACE in (folder, folder.parent)
 
 
 @contextmanager
@@ -166,7 +183,7 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
 def _shoot_documents(app: QApplication, folder: Path, home: Path) -> None:
     """Two documents next to a message, one of them longer than the context; then their cards, unfolded, and a second
     chat about the short one."""
-    if folder == PLACE:
+    if _is_documentation(folder):
         return
     short, long = home / "What a page is.md", home / "Using Kvasir.md"
     short.write_text("A page holds the keys and values of sixteen tokens. Chats that begin alike share pages.\n" * 12)
@@ -333,7 +350,7 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
         assert runs is not None
         wait("the experiments", lambda: runs.index is not None or runs.trouble)
         names = [page.name for page in runs.pages.values()]
-        if folder == PLACE:
+        if _is_documentation(folder):
             names = [name for name in names if f"lab-{name}-dark" in SHOWN]
         for name in names:
             view.show_experiment(name)
@@ -346,7 +363,7 @@ def _shoot_lab(app: QApplication, folder: Path, home: Path) -> None:
             _grab(program, folder, f"lab-{name}-", failures, LAB_SIZE)
         view.show_experiment("")
         _grab(program, folder, "lab-", failures)
-        if folder == PLACE:
+        if _is_documentation(folder):
             return
         view.show_experiment(ROOFLINE)
         press(view, "lab.roofline.run")
@@ -362,7 +379,7 @@ def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
     """Each page and each thing that opens over one, in a window of the usual size and in the smallest."""
     from PySide6.QtWidgets import QDialog, QLineEdit
 
-    if folder == PLACE:
+    if _is_documentation(folder):
         return
     with _opened(app, home) as (program, failures):
         window = program.window
@@ -396,7 +413,7 @@ def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
 def _shoot_daily(app: QApplication, folder: Path, home: Path) -> None:
     """Work on a chat: an answer that was cut, another version of it, words found in it, and three answers
     side by side."""
-    if folder == PLACE:
+    if _is_documentation(folder):
         return
     from app.chat.side_by_side.chooser import SeveralDialog
     from engine.protocol import Sampling
@@ -511,7 +528,7 @@ def _grab(
 
     shown = over or program.window
     for scale, mode in itertools.product((1.0, 1.5), ("dark", "light", "contrast")):
-        if folder == PLACE and (scale > 1 or f"{name}{mode}" not in SHOWN):
+        if _is_documentation(folder) and (scale > 1 or f"{name}{mode}" not in SHOWN):
             continue
         program.theme.set_mode(mode)
         program.theme.set_scale(scale)

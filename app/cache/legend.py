@@ -14,6 +14,7 @@ from app.charts import tiles
 from app.charts.hues import NO_OWNER, ChatHues
 from app.charts.page_states import SWAPPED
 from app.language import figure, tr
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import tip
 from engine.protocol import PAGE_STATES
@@ -31,6 +32,7 @@ class StateLegend(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
+        self.setLayoutDirection(TO_THE_RIGHT)
         self._entries = [*enumerate(STATE_TITLES[state] for state in PAGE_STATES), (SWAPPED, PLACES["host"])]
         policy = QSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         policy.setHeightForWidth(True)
@@ -52,6 +54,7 @@ class StateLegend(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(TO_THE_RIGHT)
         painter.setFont(self._theme.ui_font(SECTION_PX))
         painter.setPen(self._theme.color("mute"))
         drawn, colors = tiles.tiles(TILE), tiles.palette(self._theme)

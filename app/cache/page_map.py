@@ -13,6 +13,7 @@ from app.charts.canvas import Canvas
 from app.charts.hues import ChatHues
 from app.charts.page_states import PageStates
 from app.language import tr
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
@@ -145,6 +146,7 @@ class PageMapView(QScrollArea):
         self._next: PageStates | None = None
         self._painted = 0.0
         self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setLayoutDirection(TO_THE_RIGHT)
         named(self, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff, focusPolicy=Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(QSize(120, 60))
         self.body = MapBody(theme, self._canvas, self)

@@ -12,6 +12,7 @@ from app.cache import words
 from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.charts.hues import ChatHues
 from app.language import figure, tr
+from app.theme.direction import TO_THE_RIGHT, draw_text
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import named
 from engine.protocol import RadixTree
@@ -47,6 +48,7 @@ class RunDelegate(QStyledItemDelegate):
             painter.setPen(QPen(theme.color("accent"), 1))
             painter.drawRect(area.adjusted(0, 0, -1, -1))
         painter.setFont(theme.ui_font(CAPTION_PX))
+        painter.setLayoutDirection(TO_THE_RIGHT)
         left = area.left() + 8
         for level in range(min(row.depth, DEEPEST)):
             painter.fillRect(QRect(left + level * INDENT_PX, area.top(), 1, area.height()), theme.color("line"))
@@ -65,7 +67,7 @@ class RunDelegate(QStyledItemDelegate):
         said = " · ".join(facts)
         text = QRect(tokens.right() + 12, area.top(), room - metrics.horizontalAdvance(said) - 12, area.height())
         shown = metrics.elidedText(words.readable(row.node.text), Qt.TextElideMode.ElideRight, text.width())
-        painter.drawText(text, middle | Qt.AlignmentFlag.AlignLeft, shown)
+        draw_text(painter, text, middle | Qt.AlignmentFlag.AlignLeft, shown)
         painter.setPen(faint)
         painter.drawText(area.adjusted(0, 0, -8, 0), middle | Qt.AlignmentFlag.AlignRight, said)
 
@@ -97,6 +99,7 @@ class TreeView(QListView):
         self._came = self._told = 0.0
         self._chat = ""
         named(self, "prefix-tree", title=tr("Prefix tree"))
+        self.setLayoutDirection(TO_THE_RIGHT)
         self.setModel(self.rows)
         self.setItemDelegate(RunDelegate(theme, hues, self.rows, self))
         self.setUniformItemSizes(True)

@@ -12,6 +12,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.language import tr
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import SECTION_PX, Theme
 
 SPAN = 60.0
@@ -74,6 +75,7 @@ class PlotAxes(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, room = QPainter(self), self.room()
+        painter.setLayoutDirection(TO_THE_RIGHT)
         try:
             self._draw_grid(painter, room)
             self.draw(painter, room)

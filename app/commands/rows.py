@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QPainter
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QPointF, QRect, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QTextCharFormat, QTextLayout, QTextOption
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 
 from app.commands.match import TitleMatch, match
 from app.commands.registry import Command
+from app.theme.direction import direction, draw_text, mirror
 from app.theme.theme import CAPTION_PX, TEXT_PX, Theme
 from app.theme.widgets import tip
 
@@ -106,36 +107,55 @@ class CommandDelegate(QStyledItemDelegate):
             painter.drawRoundedRect(option.rect, 6, 6)
         inner = option.rect.adjusted(INSET_PX, 0, -INSET_PX, 0)
         aside = found.command.refused or found.command.keys
-        self._words(painter, inner.adjusted(0, 0, -self._aside(painter, inner, aside), 0), found)
+        words = inner.adjusted(0, 0, -self._aside(painter, inner, aside), 0)
+        self._words(painter, mirror(words, inner), found)
         painter.restore()
 
     def _aside(self, painter: QPainter, rect: QRect, text: str) -> int:
-        """Paint keys or a reason at the right, in at most half of the row; the pixels that they take."""
+        """Paint keys or a reason at the end, in at most half of the row; the pixels that they take."""
         if not text:
             return 0
         painter.setFont(self._theme.ui_font(CAPTION_PX))
         painter.setPen(self._theme.color("mute"))
         shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, rect.width() // 2)
-        painter.drawText(rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, shown)
+        draw_text(painter, rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, shown)
         return painter.fontMetrics().horizontalAdvance(shown) + 2 * INSET_PX
 
     def _words(self, painter: QPainter, rect: QRect, found: FoundCommand) -> None:
-        """Paint the words in pieces: the letters that were found in semibold, the group in the colour of captions."""
+        """Paint the words, the letters that were found in semibold, the group in the colour of captions."""
         command, places = found.command, set(found.places)
         before = len(command.words) - len(command.title)
         usual, bold = self._theme.ui_font(TEXT_PX), self._theme.ui_font(TEXT_PX, QFont.Weight.DemiBold)
         text = QFontMetrics(bold if places else usual).elidedText(
             command.words.replace("\n", " "), Qt.TextElideMode.ElideRight, rect.width()
         )
-        left, at = rect.left(), 0
+        layout, formats, at = QTextLayout(text, usual), [], 0
         while at < len(text):
             kind, end = (at in places, at < before), at + 1
             while end < len(text) and (end in places, end < before) == kind:
                 end += 1
             marked, in_group = kind
-            painter.setFont(bold if marked else usual)
-            painter.setPen(self._theme.color("mute" if (in_group and not marked) or command.refused else "text"))
-            width = painter.fontMetrics().horizontalAdvance(text[at:end])
-            place = QRect(left, rect.top(), width + 1, rect.height())
-            painter.drawText(place, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, text[at:end])
-            left, at = left + width, end
+            look = QTextCharFormat()
+            look.setFont(bold if marked else usual)
+            look.setForeground(self._theme.color("mute" if (in_group and not marked) or command.refused else "text"))
+            formats.append(_piece(text, at, end, look))
+            at = end
+        option = QTextOption(QStyle.visualAlignment(painter.layoutDirection(), Qt.AlignmentFlag.AlignLeft))
+        option.setTextDirection(direction(text) or painter.layoutDirection())
+        option.setWrapMode(QTextOption.WrapMode.NoWrap)
+        layout.setTextOption(option)
+        layout.setFormats(formats)
+        layout.beginLayout()
+        line = layout.createLine()
+        line.setLineWidth(rect.width())
+        layout.endLayout()
+        layout.draw(painter, QPointF(rect.left(), rect.center().y() + 1 - line.height() / 2))
+
+
+def _piece(text: str, start: int, end: int, look: QTextCharFormat) -> QTextLayout.FormatRange:
+    """The look of text[start:end], at Qt's places, which count UTF-16's units."""
+    piece = QTextLayout.FormatRange()
+    piece.start = len(text[:start].encode("utf-16-le")) // 2
+    piece.length = len(text[start:end].encode("utf-16-le")) // 2
+    piece.format = look
+    return piece

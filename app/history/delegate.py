@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOpti
 
 from app.history.chat_list import ARCHIVED, RUNNING, ChatListModel, ChatListRow, Index
 from app.language import figure, tr
+from app.theme.direction import draw_text, mirror, mirrored
 from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
 from app.theme.widgets import named
 
@@ -28,6 +29,8 @@ class ChatDelegate(QStyledItemDelegate):
     def __init__(self, theme: Theme, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
+        self._room = QRect()
+        """The row that is painted."""
         self.drop_row = -1
         """The row on which something is being dragged, -1 for none."""
 
@@ -40,6 +43,7 @@ class ChatDelegate(QStyledItemDelegate):
         row = model.row(index)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._room = option.rect
         inner = self._inner(option.rect, row)
         if row.chat is None and not row.folds:
             self._heading(painter, inner, row.text)
@@ -64,6 +68,7 @@ class ChatDelegate(QStyledItemDelegate):
     def tag_at(self, rect: QRect, index: Index, at: QPoint) -> str:
         """The tag whose chip is at this place of the row, "" for none."""
         model = _model(index)
+        at = mirror(QRect(at, QSize(1, 1)), rect).topLeft()
         inner = self._inner(rect, model.row(index))
         if model.mark(index):
             inner.setRight(inner.right() - 2 * DOT_PX)
@@ -87,32 +92,33 @@ class ChatDelegate(QStyledItemDelegate):
         font.setLetterSpacing(font.SpacingType.AbsoluteSpacing, 1.0)
         painter.setFont(font)
         painter.setPen(self._theme.color("mute"))
-        painter.drawText(
-            rect.adjusted(0, 0, 0, -6), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom, text.upper()
-        )
+        align = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom
+        draw_text(painter, self._at(rect.adjusted(0, 0, 0, -6)), align, text.upper())
 
     def _fold(self, painter: QPainter, rect: QRect, row: ChatListRow) -> None:
         """A folder or the archive: an arrow, the name, and how many chats are inside."""
         side = self._theme.px(7)
-        centre = QPointF(rect.left() + side / 2, rect.center().y() + 0.5)
+        arrow, turn = QRectF(self._at(QRect(rect.left(), rect.top(), side, rect.height()))), -1 if mirrored() else 1
+        centre = QPointF(arrow.center().x(), rect.center().y() + 0.5)
         tips = (
             ((-0.25, -0.5), (0.3, 0.0), (-0.25, 0.5)) if not row.opened else ((-0.5, -0.25), (0.0, 0.3), (0.5, -0.25))
         )
         pen = QPen(self._theme.color("mute"), 1.5)
         pen.setCapStyle(Qt.PenCapStyle.RoundCap)
         painter.setPen(pen)
-        painter.drawPolyline(QPolygonF([centre + QPointF(x * side, y * side) for x, y in tips]))
+        painter.drawPolyline(QPolygonF([centre + QPointF(turn * x * side, y * side) for x, y in tips]))
         painter.setFont(self._theme.ui_font(CAPTION_PX))
         count = figure(row.chats)
         room = painter.fontMetrics().horizontalAdvance(count)
         painter.setPen(self._theme.color("mute"))
-        painter.drawText(rect, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, count)
+        draw_text(painter, self._at(rect), Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, count)
         left = rect.adjusted(self._theme.px(INDENT_PX), 0, -room - 8, 0)
         self._line(painter, left, row.text, "mute" if row.archive else "text")
 
     def _dot(self, painter: QPainter, rect: QRect, mark: str) -> None:
         """A ring while an answer is written, a disc once it can be read."""
-        place = QRectF(rect.right() - DOT_PX, rect.center().y() - DOT_PX / 2 + 0.5, DOT_PX, DOT_PX)
+        column = self._at(QRect(rect.right() - DOT_PX, rect.top(), DOT_PX, rect.height()))
+        place = QRectF(column.left(), rect.center().y() - DOT_PX / 2 + 0.5, DOT_PX, DOT_PX)
         colour = self._theme.color("accent" if mark == RUNNING else "good")
         painter.setPen(QPen(colour, 1.5) if mark == RUNNING else Qt.PenStyle.NoPen)
         painter.setBrush(Qt.BrushStyle.NoBrush if mark == RUNNING else colour)
@@ -144,13 +150,14 @@ class ChatDelegate(QStyledItemDelegate):
         return chips
 
     def _chip(self, painter: QPainter, place: QRect, word: str) -> None:
+        place = self._at(place)
         painter.setPen(QPen(self._theme.color("line"), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(QRectF(place).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
         painter.setFont(self._theme.ui_font(SECTION_PX))
         painter.setPen(self._theme.color("mute"))
         shown = painter.fontMetrics().elidedText(word, Qt.TextElideMode.ElideRight, place.width() - 10)
-        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown)
+        draw_text(painter, place, Qt.AlignmentFlag.AlignCenter, shown)
 
     def _ground(self, painter: QPainter, option: QStyleOptionViewItem, selected: bool) -> None:
         """Raised is the chat on screen, whichever row the keyboard or a menu is at."""
@@ -176,7 +183,11 @@ class ChatDelegate(QStyledItemDelegate):
         painter.setFont(self._theme.ui_font() if size is None else self._theme.ui_font(size))
         painter.setPen(self._theme.color(token))
         shown = painter.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, rect.width())
-        painter.drawText(rect, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+        draw_text(painter, self._at(rect), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, shown)
+
+    def _at(self, rect: QRect) -> QRect:
+        """Where a part of the row lies, which is mirrored with the window."""
+        return mirror(rect, self._room)
 
 
 def _model(index: Index) -> ChatListModel:

@@ -12,6 +12,7 @@ from app.lab import words
 from app.lab.layout import ColumnsLayout, PageSection, label
 from app.lab.pictures.plot import colors
 from app.language import tr
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import Metric
@@ -43,6 +44,7 @@ class Dots(QWidget):
         told: Callable[[float, Metric], str] = words.value,
     ) -> None:
         super().__init__()
+        self.setLayoutDirection(TO_THE_RIGHT)
         self.runs, self._medians, self._metric, self._theme, self._first = runs, medians, metric, theme, first
         self._named, self._told = ends is None, told
         self._low, self._high = ends or _ends([value for side in runs for value in side] or [0.0], metric.unit)
@@ -70,6 +72,7 @@ class Dots(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         theme, painter, of_sides = self._theme, QPainter(self), colors(self._theme)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setLayoutDirection(TO_THE_RIGHT)
         row, dot = theme.px(_ROW), theme.px(_DOT)
         left, right = self._across()
         axis = row * len(self.runs) + 0.5

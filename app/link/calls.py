@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 from PySide6.QtCore import QObject, QTimer
 
+from app.language import tr
 from engine import protocol
 from engine.protocol.base import Part
 from engine.protocol.calls import Operation
@@ -26,10 +27,10 @@ WAIT_MS = 60_000
 """Milliseconds that a call waits for an engine that starts."""
 NOT_CONNECTED = "not_connected"
 """Code of the error of a call for which there is no engine."""
-NOT_RUNNING = "The engine is not running. Wait until it has started, then try again."
-STOPPED = "It was stopped before it began."
-GONE = "The engine stopped before it answered. Try again."
-TOO_LARGE = f"That is more than the {protocol.MAX_FRAME >> 20} MiB that the engine takes at once."
+NOT_RUNNING = tr("The engine is not running. Wait until it has started, then try again.")
+STOPPED = tr("It was stopped before it began.")
+GONE = tr("The engine stopped before it answered. Try again.")
+TOO_LARGE = tr("That is more than the {limit} MiB that the engine takes at once.", limit=protocol.MAX_FRAME >> 20)
 
 
 def _ignore(record: Any) -> None:
@@ -160,7 +161,10 @@ class Calls(QObject):
         except msgspec.MsgspecError as error:
             log.warning("not understood of %s: %s", call.message.operation, error)
             if isinstance(message, protocol.CallAnswer):
-                text = f"The engine's answer to {call.message.operation} was not understood. Install Kvasir again."
+                text = tr(
+                    "The engine's answer to {operation} was not understood. Install Kvasir again.",
+                    operation=call.message.operation,
+                )
                 call.fail(protocol.Error(code="malformed", message=text, id=message.id))
 
     def _transmit(self, call: PendingCall[Any, Any]) -> None:

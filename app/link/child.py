@@ -14,6 +14,7 @@ from typing import IO
 
 import msgspec
 
+from app.language import tr
 from engine import protocol
 from engine.base.installation import engine_command
 
@@ -72,13 +73,19 @@ class EngineProcess:
         try:
             ready = self._ready.get(timeout=timeout)
         except queue.Empty:
-            raise EngineDiedError(f"The engine did not answer within {timeout:.0f} seconds.") from None
+            raise EngineDiedError(
+                tr("The engine did not answer within {seconds:.0f} seconds.", seconds=timeout)
+            ) from None
         if ready is None:
             raise EngineDiedError(self.obituary())
         if ready.protocol != protocol.PROTOCOL:
             raise EngineDiedError(
-                f"The engine speaks protocol {ready.protocol} and the window {protocol.PROTOCOL}: "
-                "install both from the same version of Kvasir."
+                tr(
+                    "The engine speaks protocol {engine} and the window {window}: "
+                    "install both from the same version of Kvasir.",
+                    engine=ready.protocol,
+                    window=protocol.PROTOCOL,
+                )
             )
         return ready
 
@@ -87,11 +94,13 @@ class EngineProcess:
         try:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
-            return "The engine stopped answering."
+            return tr("The engine stopped answering.")
         for reader in self._readers:
             reader.join(timeout=0.5)
         words = next((line for line in reversed(self._last_words) if line and not line.startswith(_NOISE)), "")
-        return f"The engine stopped ({_spell(code)})" + (f": {words.rstrip('.')}." if words else ".")
+        if words:
+            return tr("The engine stopped ({how}): {words}.", how=_spell(code), words=words.rstrip("."))
+        return tr("The engine stopped ({how}).", how=_spell(code))
 
     def terminate(self) -> None:
         """Do not wait for it to read its input."""
@@ -145,11 +154,11 @@ class EngineProcess:
 
 def _spell(code: int) -> str:
     if code >= 0:
-        return f"exit code {code}"
+        return tr("exit code {code}", code=str(code))
     try:
-        return f"signal {signal.Signals(-code).name}"
+        return tr("signal {name}", name=signal.Signals(-code).name)
     except ValueError:
-        return f"signal {-code}"
+        return tr("signal {name}", name=str(-code))
 
 
 def default_command() -> list[str]:

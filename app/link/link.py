@@ -6,9 +6,11 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from PySide6.QtCore import QObject, Qt, Signal
 
 from app import proposers
+from app.language import known, tr
 from app.link.calls import Calls
 from app.link.child import default_command
 from app.link.switches import Switches, Withheld
@@ -17,9 +19,9 @@ from engine import protocol
 
 __all__ = ["RESTARTS", "EngineLink", "LinkState"]
 
-TOO_LARGE = (
-    f"The conversation is larger than the {protocol.MAX_FRAME >> 20} MiB that the engine takes. "
-    "Shorten the message, or begin a new chat."
+TOO_LARGE = tr(
+    "The conversation is larger than the {limit} MiB that the engine takes. Shorten the message, or begin a new chat.",
+    limit=protocol.MAX_FRAME >> 20,
 )
 RETRIES = 1
 """Number of times a model is loaded once more when the engine stopped while it was being loaded again."""
@@ -229,7 +231,7 @@ class EngineLink(QObject):
             if self._put(frame):
                 return
         if not isinstance(message, protocol.Load | protocol.Set | protocol.Unload):
-            text = "The engine is not running yet. Wait until it has started, then try again."
+            text = tr("The engine is not running yet. Wait until it has started, then try again.")
             self._refuse("not_connected", text, message)
 
     def _refuse(self, code: str, sentence: str, message: protocol.Message) -> None:
@@ -261,6 +263,8 @@ class EngineLink(QObject):
             return
         if self._calls.take(event):
             return
+        if isinstance(event, protocol.Loading):
+            event = msgspec.structs.replace(event, stage=known(event.stage))
         self._note(event)
         if (name := _SIGNALS.get(type(event))) is not None:
             getattr(self, name).emit(event)
@@ -291,7 +295,7 @@ class EngineLink(QObject):
             if self._failures > RETRIES:  # while loading the same model again: do not try that for ever
                 self._failures = 0
                 self._asked = self._last_load = None
-                self._switches.hold_back("the engine stopped while it was being set up with this")
+                self._switches.hold_back(tr("the engine stopped while it was being set up with this"))
             self._calls.lost(change.state is LinkState.DEAD)
         self.state_changed.emit(change.state, change.sentence)
         if change.state is LinkState.CONNECTED:

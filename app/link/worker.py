@@ -15,6 +15,7 @@ import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from websockets.sync.client import ClientConnection, connect
 
+from app.language import tr
 from app.link.child import EngineDiedError, EngineProcess
 from engine import protocol
 
@@ -24,8 +25,8 @@ QUICK_DEATH_S = 20.0
 """An engine that lived less than this counts towards giving up."""
 MAX_QUICK_DEATHS = 5
 BACK_OFF_S = (0.1, 0.5, 1.0, 2.0)
-RESTARTS = " It is being started again."
-STARTS = "Starting the engine."
+RESTARTS = " " + tr("It is being started again.")
+STARTS = tr("Starting the engine.")
 WELCOME_TIMEOUT_S = 30.0
 
 
@@ -118,7 +119,11 @@ class Worker(threading.Thread):
                 self._post(StateChange(LinkState.RESTARTING, sentence + RESTARTS))
                 self._stop_asked.wait(BACK_OFF_S[min(deaths, len(BACK_OFF_S)) - 1])
                 continue
-            advice = f"{sentence} It stopped {deaths} times in a row: see the log file, then choose “Start the engine”."
+            advice = tr(
+                "{sentence} It stopped {deaths} times in a row: see the log file, then choose “Start the engine”.",
+                sentence=sentence,
+                deaths=deaths,
+            )
             self._revive.clear()
             self._post(StateChange(LinkState.DEAD, advice))
             self._revive.wait()
@@ -133,7 +138,7 @@ class Worker(threading.Thread):
         try:
             process = EngineProcess(self._command, token, self._environment)
         except OSError as error:
-            return f"The engine could not be started ({error.strerror or error})."
+            return tr("The engine could not be started ({why}).", why=error.strerror or error)
         self.pid, self._process = process.pid, process
         try:
             if self._leaving:  # stop() or restart() came before there was a process to end
@@ -146,7 +151,8 @@ class Worker(threading.Thread):
         except ConnectionClosed:
             return "" if self._leaving else process.obituary()
         except (OSError, TimeoutError, InvalidHandshake) as error:
-            return process.obituary() if not process.alive else f"The engine could not be reached ({error})."
+            gone = not process.alive
+            return process.obituary() if gone else tr("The engine could not be reached ({why}).", why=error)
         finally:
             self.pid = self._process = None
             process.stop(timeout=3.0 if self._leaving else 0.5)
@@ -175,7 +181,7 @@ class Worker(threading.Thread):
             self._outbox = outbox
             try:
                 outbox.put(protocol.encode(protocol.Subscribe(topics=["telemetry"])))
-                self._post(StateChange(LinkState.CONNECTED, "The engine is ready."))
+                self._post(StateChange(LinkState.CONNECTED, tr("The engine is ready.")))
                 for frame in socket:
                     self._take(frame)
             finally:

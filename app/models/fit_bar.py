@@ -8,6 +8,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import Theme
 from engine.protocol import FitReport
 
@@ -43,6 +44,7 @@ class FitBar(QWidget):
 
     def __init__(self, theme: Theme, parts: Parts, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(TO_THE_RIGHT)
         self._theme, self.parts = theme, parts
         self.setFixedSize(_WIDTH, _HEIGHT)
         theme.changed.connect(self.update)

@@ -14,6 +14,7 @@ from app.panel.cost import describe, tone
 from app.panel.effects import EffectLine, lines
 from app.panel.row import ROW_PX, OptionRow
 from app.panel.titles import in_two
+from app.theme.direction import fold_mark
 from app.theme.room import scrolling
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle, fill, named, show_checked, switched, take_out, tip
@@ -130,7 +131,7 @@ class OptimisationPanel(QWidget):
         changed = [known(spec.title) for spec in behind if spec.value != spec.default and not spec.disabled_reason]
         count = [plural("1 changed", "{n} changed", len(changed))] if changed else []
         every = tr("All {n}", n=len(shown))
-        self.line.setText(f"{'▾' if self.line.isChecked() else '▸'} {' · '.join([every, *count])}")
+        self.line.setText(f"{fold_mark(self.line.isChecked())} {' · '.join([every, *count])}")
         title = " · ".join([tr("All {n} switches", n=len(shown)), *count])
         named(self.line, title=title, tooltip=tip("\n".join(changed) or ALL))
 

@@ -9,6 +9,7 @@ from app.charts.axes import SPAN, Curve, TimePlot
 from app.charts.figure import Figure
 from app.charts.legend import LegendLabel
 from app.plots.ring import Ring
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, named
@@ -28,6 +29,7 @@ class Chart(QWidget):
         super().__init__(parent)
         self.theme = theme
         named(self, title=title)
+        self.setLayoutDirection(TO_THE_RIGHT)
         self.title = ElidedLabel(title, "caption")
         self.figure = Figure("–", "figure")
         self.narrow = False

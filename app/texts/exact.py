@@ -5,19 +5,27 @@ Qt takes U+2029, U+FDD0 and U+FDD1 for ends of lines, and gives a no-break space
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData
+from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QKeyEvent, QKeySequence, QTextCursor, QTextDocumentFragment
-from PySide6.QtWidgets import QPlainTextEdit
+from PySide6.QtWidgets import QPlainTextEdit, QStyle, QWidget
+
+from app.theme.direction import direction
 
 _ENDS = "\u2029\ufdd0\ufdd1"
 _KEPT = "\U0005fffe\U0005ffff\U0006fffe"
 """Noncharacters, which Unicode leaves to the inside of programs; Qt takes them for any other letter."""
 _INTO = str.maketrans(_ENDS, _KEPT)
+_LOOKED_AT = 100
+"""Lines, and letters of each, among which the first letter with a direction is looked for."""
 _BACK = str.maketrans(_KEPT + "\u2029", _ENDS + "\n")
 
 
 class ExactTextEdit(QPlainTextEdit):
-    r"""Ends of lines are \n, also where \r\n or \r was put in."""
+    r"""Ends of lines are \n, also where \r\n or \r was put in. Text is aligned by the direction of its first letter."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.textChanged.connect(self._align)
 
     def toPlainText(self) -> str:
         return self.document().toRawText().translate(_BACK)
@@ -39,6 +47,17 @@ class ExactTextEdit(QPlainTextEdit):
             self.ensureCursorVisible()
         else:
             super().keyPressEvent(event)
+
+    def _align(self) -> None:
+        """Qt has one alignment for all lines, and by itself begins each at the left."""
+        block, own = self.document().begin(), None
+        while own is None and block.isValid() and block.blockNumber() < _LOOKED_AT:
+            own, block = direction(block.text()[:_LOOKED_AT]), block.next()
+        option = self.document().defaultTextOption()
+        align = QStyle.visualAlignment(own or self.layoutDirection(), Qt.AlignmentFlag.AlignLeft)
+        if option.alignment() != align:
+            option.setAlignment(align)
+            self.document().setDefaultTextOption(option)
 
     def createMimeDataFromSelection(self) -> QMimeData:
         copied = QMimeData()

@@ -7,6 +7,7 @@ from typing import Literal
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QWidget
 
+from app.language import tr
 from app.theme.icons import icon
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -27,11 +28,11 @@ class Banner(QFrame):
             QLabel(wordWrap=True, textInteractionFlags=Qt.TextInteractionFlag.TextSelectableByMouse), f"{name}.text"
         )
         self._label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        self._action = named(QPushButton(), f"{name}.action", title="What to do")
+        self._action = named(QPushButton(), f"{name}.action", title=tr("What to do"))
         self._action.hide()
         self._other = named(QPushButton(), f"{name}.other", kind="quiet")
         self._other.hide()
-        self._close = named(QToolButton(), title="Close the notice", clicked=self.hide, kind="quiet")
+        self._close = named(QToolButton(), title=tr("Close the notice"), clicked=self.hide, kind="quiet")
         row = fill(QHBoxLayout(self), (self._label, 1), self._action, self._other, margins=(16, 6, 10, 6), spacing=12)
         fill(row, (self._close, 0, Qt.AlignmentFlag.AlignTop))
         self._recolour()
@@ -47,7 +48,7 @@ class Banner(QFrame):
         """``action`` and ``other`` are what stands on the buttons; empty for none."""
         self._label.setText(text)
         self._action.setText(button_text(action))
-        self._action.setAccessibleName(action or "What to do")
+        self._action.setAccessibleName(action or tr("What to do"))
         self._action.setVisible(bool(action))
         self._other.setText(button_text(other))
         self._other.setVisible(bool(other))

@@ -18,9 +18,12 @@ After changing a property at run time call :func:`restyle`; :func:`set_role` doe
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, QRect, Qt
+from PySide6.QtGui import QColor, QPainter, QPalette
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QWidget
 
+from app.theme.direction import flags as flags_of
+from app.theme.direction import mirrored
 from app.theme.theme import CAPTION_PX, HEADLINE_PX, SECTION_PX, TITLE_PX, Theme, mix
 from engine.base.collector import no_collection
 
@@ -56,6 +59,23 @@ class PlainLabels(QProxyStyle):
         return super().polish(what)  # type: ignore[call-overload]
 
 
+class MirroredLabels(PlainLabels):
+    """The same for a mirrored window, in which Qt would draw "100 %" and a name in Latin letters leftwards."""
+
+    def drawItemText(
+        self,
+        painter: QPainter,
+        rect: QRect,
+        flags: int,
+        pal: QPalette | Qt.GlobalColor | QColor,
+        enabled: bool,
+        text: str,
+        role: QPalette.ColorRole = QPalette.ColorRole.NoRole,
+    ) -> None:
+        own = flags_of(text, int(flags), painter.layoutDirection())
+        super().drawItemText(painter, rect, own, pal, enabled, text, role)
+
+
 def apply(theme: Theme, app: QApplication) -> None:
     """Give the application this theme, now and after every change: before whoever hears of a change later than this."""
     prepare(theme, app)
@@ -66,7 +86,7 @@ def prepare(theme: Theme, app: QApplication) -> None:
     """``apply`` without the present sheet, under which each widget is styled anew whenever it gets a parent."""
     with no_collection():  # Qt walks through a list of all widgets and calls Python for each: none may go meanwhile
         app.setStyleSheet("")
-        app.setStyle(PlainLabels("Fusion"))
+        app.setStyle((MirroredLabels if mirrored() else PlainLabels)("Fusion"))
         _paint(theme, app)
     theme.changed.connect(lambda: dress(theme, app))
 

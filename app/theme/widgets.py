@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.theme.direction import draw_text, mirrored
 from app.theme.sheet import STYLED, restyle, set_role
 from app.theme.theme import Theme
 
@@ -31,6 +32,7 @@ LayoutT = TypeVar("LayoutT", bound=QLayout)
 ItemT = TypeVar("ItemT", bound=QObject)
 Part = QWidget | QLayout | int | tuple[Any, ...]
 _TIP_LETTERS = 72
+_OTHER_EDGE = {"left": "right", "right": "left"}
 
 
 def fill(
@@ -43,11 +45,13 @@ def fill(
     """Add widgets and layouts in their order; a number is a stretch, a tuple what ``addWidget`` takes.
 
     ``margins``: pixels, the same on all sides, or left, top, right, bottom. ``spacing``: pixels; of a grid also those
-    across and down, -1 for the usual. ``wide``: the column of a grid that takes what room there is.
+    across and down, -1 for the usual. ``wide``: the column of a grid that takes what room there is. Left and right are
+    mirrored with the window.
     """
     box: Any = layout
     if margins is not None:
-        box.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
+        left, top, right, bottom = margins if isinstance(margins, tuple) else (margins,) * 4
+        box.setContentsMargins(*((right, top, left, bottom) if mirrored() else (left, top, right, bottom)))
     if isinstance(spacing, tuple):
         box.setHorizontalSpacing(spacing[0])
         box.setVerticalSpacing(spacing[1])
@@ -77,6 +81,8 @@ def named(
 
     A widget with a ``surface`` paints it, of whatever class it is.
     """
+    if mirrored() and properties.get("edge") in _OTHER_EDGE:
+        properties["edge"] = _OTHER_EDGE[str(properties["edge"])]
     given = {"objectName": name, "accessibleName": title, "toolTip": tooltip, **properties}
     for key, value in given.items():
         if value is not None:
@@ -200,7 +206,8 @@ class Toggle(QAbstractButton):
         painter.setPen(QPen(theme.color("text"), 1) if self.hasFocus() else Qt.PenStyle.NoPen)
         painter.drawRoundedRect(track, track.height() / 2, track.height() / 2)
         knob = track.height() - 4
-        left = track.left() + 2 + self._at * (track.width() - 4 - knob)
+        at = 1 - self._at if self.layoutDirection() is Qt.LayoutDirection.RightToLeft else self._at
+        left = track.left() + 2 + at * (track.width() - 4 - knob)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self._knob())
         painter.drawEllipse(QRectF(left, track.top() + 2, knob, knob))
@@ -229,7 +236,11 @@ class FillBar(QWidget):
         painter.drawRoundedRect(whole, 3, 3)
         if self.fraction > 0:
             painter.setBrush(self._theme.color(self.token))
-            whole.setWidth(max(6.0, whole.width() * min(1.0, self.fraction)))
+            filled = max(6.0, whole.width() * min(1.0, self.fraction))
+            if self.layoutDirection() is Qt.LayoutDirection.RightToLeft:
+                whole.setLeft(whole.right() - filled)
+            else:
+                whole.setWidth(filled)
             painter.drawRoundedRect(whole, 3, 3)
 
 
@@ -337,5 +348,6 @@ class ElidedLabel(QLabel):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
+        painter.setLayoutDirection(self.layoutDirection())  # at first it is the application's
         painter.setPen(self.palette().windowText().color())
-        painter.drawText(self.rect(), self.alignment() | Qt.AlignmentFlag.AlignVCenter, self.elided)
+        draw_text(painter, self.rect(), self.alignment() | Qt.AlignmentFlag.AlignVCenter, self.elided)

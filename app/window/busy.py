@@ -8,12 +8,13 @@ from typing import Protocol
 from PySide6.QtCore import QObject
 
 from app.chat.page import ChatPage
+from app.language import tr
 from app.notice import NoticeBar
 from app.window.wirings.measure import MeasureWiring
 
-ANSWER = "An answer is being written"
-SWITCH = "A switch is being measured"
-LAB = "The Lab is measuring"
+ANSWER = tr("An answer is being written")
+SWITCH = tr("A switch is being measured")
+LAB = tr("The Lab is measuring")
 _SPOILS = "spoils"
 
 
@@ -39,12 +40,12 @@ class Busy(QObject):
         chat.session.opened.connect(lambda: chat.notice.clear(_SPOILS))  # what was asked about is in another chat
         measuring.changed.connect(self.settle)
 
-    def ends(self) -> tuple[str, str] | None:
-        """Work that a load of a model would end, as a sentence without its end, and that; a run of the Lab it lets
+    def ends(self) -> str:
+        """Work that a load of a model would end, as a sentence without its full stop, or ""; a run of the Lab it lets
         end first."""
         if self._chat.answers.busy:
-            return ANSWER, "ends it"
-        return (SWITCH, "ends it") if self._measuring.measuring else None
+            return ANSWER
+        return SWITCH if self._measuring.measuring else ""
 
     def lost(self) -> list[str]:
         """Work that the program's end would end, each as a sentence."""
@@ -77,6 +78,6 @@ class Busy(QObject):
         if not self._measuring.comparing:
             ask()
             return
-        other = ("Wait", wait) if wait is not None else None
-        words = f"{SWITCH}; an answer now spoils it."
-        notice.say(words, topic=_SPOILS, action="Ask anyway", act=ask, other=other)
+        other = (tr("Wait"), wait) if wait is not None else None
+        words = tr("A switch is being measured; an answer now spoils it.")
+        notice.say(words, topic=_SPOILS, action=tr("Ask anyway"), act=ask, other=other)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication, QMenu, QSystemTrayIcon, QWidget
 
+from app.language import tr
 from app.theme.widgets import menu_text, named
 
 LONGEST_MS = 10_000
@@ -82,9 +83,9 @@ class Desktop(QObject):
     def _menu(self) -> QMenu:
         menu = named(QMenu(self._window), "tray.menu")
         entries = (
-            ("show", "Show or hide Kvasir", self.show_asked),
-            ("new", "New chat", self.new_chat_asked),
-            ("quit", "Quit", self.quit_asked),
+            ("show", tr("Show or hide Kvasir"), self.show_asked),
+            ("new", tr("New chat"), self.new_chat_asked),
+            ("quit", tr("Quit"), self.quit_asked),
         )
         for name, title, asked in entries:
             named(menu.addAction(menu_text(title)), f"tray.{name}").triggered.connect(asked)

@@ -1,11 +1,15 @@
-"""The list of chats and the optimisations at the chat's sides: columns next to it, or over it where room is short."""
+"""The list of chats and the optimisations at the chat's sides: columns next to it, or over it where room is short.
+
+In a mirrored window the left side is at the right.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QRect, Signal
 from PySide6.QtGui import QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
+from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 
@@ -121,11 +125,13 @@ class Sides(QWidget):
         self.left.setFixedWidth(min(self._theme.px(SIDEBAR_WIDTH), most))
         self.right.setFixedWidth(min(self._theme.px(PANEL_WIDTH), most))
         if self._over:
-            self.left.setGeometry(0, 0, self.left.width(), self.height())
-            self.right.setGeometry(width - self.right.width(), 0, self.right.width(), self.height())
+            self.left.setGeometry(mirror(QRect(0, 0, self.left.width(), self.height()), width))
+            right = QRect(width - self.right.width(), 0, self.right.width(), self.height())
+            self.right.setGeometry(mirror(right, width))
             from_left = self.left.width() if self.left.isVisibleTo(self) else 0
             to_right = self.right.width() if self.right.isVisibleTo(self) else 0
-            self._rest.setGeometry(from_left, 0, width - from_left - to_right, self.height())
+            rest = QRect(from_left, 0, width - from_left - to_right, self.height())
+            self._rest.setGeometry(mirror(rest, width))
             for part in (self._rest, self.left, self.right):
                 part.raise_()
 

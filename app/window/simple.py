@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal
 
+from app.language import tr
 from app.notice import NoticeBar
 from app.settings.store import SettingsStore
 
 _TOPIC = "simple"
-ON = "Simple mode is on: the optimisations, the plots, the cache, the Lab and the server are hidden."
-HIDDEN = "Simple mode hides that."
-SHOW = "Show everything"
+ON = tr("Simple mode is on: the optimisations, the plots, the cache, the Lab and the server are hidden.")
+HIDDEN = tr("Simple mode hides that.")
+SHOW = tr("Show everything")
 
 
 class SimpleMode(QObject):

@@ -20,7 +20,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.language import tr
 from app.models.selector import ModelSelector
+from app.theme.direction import mirrored
 from app.theme.icons import icon
 from app.theme.menus import MenuButton
 from app.theme.theme import Theme
@@ -31,6 +33,10 @@ _GAP, _AFTER_NAME = 18, 24
 _SMALL_GAP, _LEAST_GAP = 10, 4
 _PAGES_PX = 92
 """Width of the menu of the pages."""
+
+
+_OTHER_SIDE = {"sidebar": "panel", "panel": "sidebar"}
+"""Icons that show a side of the window, and those of the other side."""
 
 
 class TopBar(QFrame):
@@ -154,7 +160,7 @@ class TopBar(QFrame):
             if at not in self._hidden_pages:
                 self.menu.offer(page, f"top.page.{at}", partial(self.page_chosen.emit, at), at == index)
         self.menu.show_title(self._pages[index])
-        self.menu.setAccessibleName(f"Page: {self._pages[index]}")
+        self.menu.setAccessibleName(tr("Page: {name}", name=self._pages[index]))
 
     def show_device(self, name: str, kind: str) -> None:
         """``kind``: "CPU", say, for where there is no room for its name."""
@@ -164,7 +170,7 @@ class TopBar(QFrame):
     def _add_tab(self, index: int, page: str) -> None:
         tab = named(QPushButton(button_text(page)), kind="tab", checkable=True)
         switched(tab, lambda on: self.page_chosen.emit(index) if on else None)
-        tab.setAccessibleName(f"Page: {page}")
+        tab.setAccessibleName(tr("Page: {name}", name=page))
         tab.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self._tabs.addButton(tab, index)
         self._row.addWidget(tab)
@@ -174,6 +180,6 @@ class TopBar(QFrame):
         self.menu.setFixedWidth(self._theme.px(_PAGES_PX))
         side = self._theme.px(18)
         for button, image in self._folds:
-            button.setIcon(icon(self._theme, image, side))
+            button.setIcon(icon(self._theme, _OTHER_SIDE.get(image, image) if mirrored() else image, side))
             button.setIconSize(QSize(side, side))
         self._fit()

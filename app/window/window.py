@@ -17,6 +17,7 @@ from app.commands.registry import Commands
 from app.gpu.card import PackCard
 from app.help.page import HelpPage
 from app.history.sidebar import Sidebar
+from app.language import tr
 from app.models.page import ModelsPage
 from app.models.selector import ModelSelector
 from app.notice import NoticeBar, TakeTurns
@@ -41,11 +42,13 @@ CACHE_HEIGHTS = (220, 460)
 LEAST_TRANSCRIPT = 64
 """Pixels of the transcript that the plots and the cache leave."""
 MINIMUM = QSize(800, 600)
-GOES_ON = "Downloads and quantising go on next time."
+GOES_ON = tr("Downloads and quantising go on next time.")
 START = QSize(1440, 900)
 _PAGES = ("show_chat", "show_models", "show_lab", "show_server", "show_help", "show_settings")
 """The commands that show the pages, in the order of the tabs."""
-_TOO_LOW = "The window is too low for that now."
+_UNWRITTEN = "unwritten"
+"""Topic of the notice that settings could not be written."""
+_TOO_LOW = tr("The window is too low for that now.")
 
 
 if TYPE_CHECKING:
@@ -104,7 +107,8 @@ class MainWindow(QWidget):
         """True if the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
         named(self, "window", surface="panel")
-        self.bar = TopBar(["Chat", "Models", "Lab", "Server", "Help", "Settings"], selector, theme)
+        titles = [tr("Chat"), tr("Models"), tr("Lab"), tr("Server"), tr("Help"), tr("Settings")]
+        self.bar = TopBar(titles, selector, theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme, "window.notice")
         self.gpu_card = PackCard()
@@ -127,8 +131,8 @@ class MainWindow(QWidget):
         self._restore()
         if store.notice:
             self.notice.say(store.notice, topic="settings")
-        store.failed.connect(lambda sentence: self.notice.say(sentence, "bad", topic="unwritten settings"))
-        store.recovered.connect(lambda: self.notice.clear("unwritten settings"))
+        store.failed.connect(lambda sentence: self.notice.say(sentence, "bad", topic=_UNWRITTEN))
+        store.recovered.connect(lambda: self.notice.clear(_UNWRITTEN))
         self.chat.focus_composer()  # one can type at once
 
     @property
@@ -294,12 +298,12 @@ class MainWindow(QWidget):
         """Window-modal: what is under way goes on meanwhile."""
         if self.findChild(QMessageBox, "window.leave") is not None:
             return
-        ends = "ends that" if len(lost) == 1 else "ends all of that"
-        question = f"{' '.join(lost)} Quitting {ends}. {GOES_ON}"
+        ends = tr("Quitting ends that.") if len(lost) == 1 else tr("Quitting ends all of that.")
+        question = " ".join([*lost, ends, GOES_ON])
         icon, stay = QMessageBox.Icon.Question, QMessageBox.StandardButton.Cancel
-        box = named(QMessageBox(icon, "Quit Kvasir", question, stay, self), "window.leave")
+        box = named(QMessageBox(icon, tr("Quit Kvasir"), question, stay, self), "window.leave")
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        box.addButton("Quit now", QMessageBox.ButtonRole.DestructiveRole).clicked.connect(self.leave)
+        box.addButton(tr("Quit now"), QMessageBox.ButtonRole.DestructiveRole).clicked.connect(self.leave)
         box.setDefaultButton(stay)
         box.open()
 
@@ -315,10 +319,10 @@ class MainWindow(QWidget):
 
     def _add_folds(self) -> None:
         settings = self._store.settings
-        self._fold_left = self.bar.add_fold("Show the list of chats", "sidebar", settings.sidebar_open)
-        self._fold_plots = self.bar.add_fold("Show the plots", "plots", settings.plots_open)
-        self._fold_cache = self.bar.add_fold("Show the cache: pages and prefix tree", "cache", settings.cache_open)
-        self._fold_right = self.bar.add_fold("Show the optimisations", "panel", settings.panel_open)
+        self._fold_left = self.bar.add_fold(tr("Show the list of chats"), "sidebar", settings.sidebar_open)
+        self._fold_plots = self.bar.add_fold(tr("Show the plots"), "plots", settings.plots_open)
+        self._fold_cache = self.bar.add_fold(tr("Show the cache: pages and prefix tree"), "cache", settings.cache_open)
+        self._fold_right = self.bar.add_fold(tr("Show the optimisations"), "panel", settings.panel_open)
         self._folds = (
             (self._fold_left, "toggle_sidebar"),
             (self._fold_plots, "toggle_plots"),
@@ -422,7 +426,7 @@ class MainWindow(QWidget):
                 "quit": self.quit,
             },
             {
-                "regenerate": lambda: "" if self.chat.last_prompt() is not None else "This chat has no answer yet.",
+                "regenerate": lambda: "" if self.chat.last_prompt() is not None else tr("This chat has no answer yet."),
                 "ask_several": lambda: self.chat.several.refusal,
                 **dict.fromkeys(("toggle_panel", "show_lab", "show_server"), self.simple.refusal),
                 "toggle_plots": lambda: self.simple.refusal() or ("" if self._fold_plots.isEnabled() else _TOO_LOW),
@@ -433,11 +437,11 @@ class MainWindow(QWidget):
                 "unload_model": lambda: self.chat.loads.refusal,
             },
         )
-        self.commands.explain(self.sidebar.new_button, "new_chat", "New chat")
-        self.commands.explain(self.sidebar.search, "search", "Search all chats")
+        self.commands.explain(self.sidebar.new_button, "new_chat", tr("New chat"))
+        self.commands.explain(self.sidebar.search, "search", tr("Search all chats"))
         self.commands.explain(self.chat.header.tint, "toggle_tint", TINT_HELP)
         for tab, action in zip(self.bar.tabs, _PAGES, strict=True):
-            self.commands.explain(tab, action, f"Go to {tab.text()}")
+            self.commands.explain(tab, action, tr("Go to {page}", page=tab.text()))
 
     def _parts(self) -> list[QWidget]:
         """The regions that F6 goes through."""

@@ -21,11 +21,23 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
+import engine.loading.techniques  # noqa: E402, F401 - fills the catalogue
 from app.language import CONTEXT, LANGUAGES  # noqa: E402
+from engine import catalogue  # noqa: E402
+from engine.catalogue import exclusions  # noqa: E402
+from engine.decoding.speculation.control.controller import FORCED  # noqa: E402
+from engine.decoding.speculation.technique import drafting  # noqa: E402
+from engine.library.bundled import ABOUT  # noqa: E402
+from engine.loading.advice import recommend, speed  # noqa: E402
+from engine.protocol.recommended import CuratedList  # noqa: E402
+from engine.services.experiments import lab, papers  # noqa: E402
+from engine.services.experiments.workloads import finding  # noqa: E402
 
 GENERAL = "general"
 """Room of the modules that are in none."""
@@ -53,6 +65,9 @@ _SILENT = {
     "compile",
 }
 """Calls whose plain strings are names; their titles are keywords."""
+
+
+_TITLES = {"title", "unit", "name", "note", "taken"}
 
 
 class Text(NamedTuple):
@@ -87,8 +102,71 @@ def texts_of(path: Path) -> Iterator[Text]:
 
 
 def engine_texts() -> set[Text]:
-    """Texts of the engine's records that the window shows."""
-    return set()
+    """Texts of the engine's that the window shows: those of its records, and phrases that are written out where it
+    sends them. Sentences with values in them are English."""
+    found = {*_switches(), *_rules(), *_lessons(), *_proposers(), *_models(), *_stages()}
+    found.update(_sent("services/experiments", {"Refusal", "LabProgress"}))
+    found.update(_sent("services/experiments", {"Axis", "Ceiling", "Metric", "Plot", "Series"}, names=True))
+    return {Text(text) for text in found if text}
+
+
+def _switches() -> Iterator[str]:
+    for option in catalogue.BY_KEY.values():
+        yield from (option.title, option.group, option.explains, option.shows, option.zero_means)
+        yield from (choice.title for choice in option.choices)
+        for metric in (option.metric, *(choice.metric for choice in option.choices)):
+            if metric is not None:
+                yield from (metric.title, metric.unit, metric.elsewhere)
+
+
+def _rules() -> Iterator[str]:
+    """Reasons that a switch, or a value of one, cannot apply."""
+    yield from exclusions.MISSING.values()
+    for rules in (exclusions.EXCLUSIONS, exclusions.IDLE, exclusions.SHAPES):
+        yield from (rule.reason for rule in rules)  # type: ignore[attr-defined]
+
+
+def _lessons() -> Iterator[str]:
+    """Pages of the Lab's experiments, and what papers claim; where they say so is quoted in their own words."""
+    for page in (experiment.page for experiment in lab.ALL):
+        yield from (page.title, page.group, page.problem, page.question, page.lesson, page.fails)
+        yield from (*page.choices, *page.sides, *(setting.title for setting in page.adjustable))
+        for paper in papers.figures(page.name):
+            yield from (paper.claim, paper.setting)
+    yield finding.INSTEAD
+
+
+def _proposers() -> Iterator[str]:
+    for style in (FORCED, *(technique.style for technique in drafting())):
+        yield from (style.name, style.by, style.offer)
+
+
+def _models() -> Iterator[str]:
+    """Purposes of the models that come with Kvasir and of the recommended ones, and the reasons to recommend these."""
+    yield from (*ABOUT.values(), speed.TRIED)
+    listed = msgspec.json.decode((ROOT / "assets" / "models.json").read_bytes(), type=CuratedList)
+    yield from (model.about for model in listed.models)
+    yield from (recommend.BEST, recommend.SEES, recommend.LIGHT, recommend.ANOTHER, recommend.RUNS)
+
+
+def _stages() -> Iterator[str]:
+    """Stages of a load, and those of reading a part of it: "reading weights of the draft model"."""
+    reading, parts = set(_sent("formats", {"progress"})), set(_sent("loading", {"between"}))
+    yield from {*_sent("loading", {"progress"}), *reading, *(stage + part for stage in reading for part in parts)}
+
+
+def _sent(folder: str, calls: set[str], names: bool = False) -> Iterator[str]:
+    """Phrases that are written out as arguments of these calls, in a folder of the engine's; ``names`` of one word too,
+    where an argument has a name in :data:`_TITLES`."""
+    for path in sorted((ROOT / "engine" / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in calls:
+                titles = [keyword.value for keyword in node.keywords if not names or keyword.arg in _TITLES]
+                for given in (*node.args, *titles):
+                    for each in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
+                        text = each.value if isinstance(each, ast.Constant) else None
+                        if isinstance(text, str) and (" " in text or (names and text.isalpha())):
+                            yield text
 
 
 def texts() -> dict[str, set[Text]]:

@@ -304,8 +304,8 @@ def load_model(
             return
         done += size
         quantises = checkpoint.quantise is not None and not (kept is not None and kept.read)
-        stage = "quantising weights" if quantises else "reading weights"
-        progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
+        share = min(1.0, done / max(1, checkpoint.weight_bytes))
+        progress("quantising weights" if quantises else "reading weights", share)
 
     times = times or LoadTimes()
     with times.of("copying"), contextlib.closing(checkpoint.files), kept or contextlib.nullcontext():

@@ -14,8 +14,10 @@ from pathlib import Path
 from kit.layout import BUILD, PACKAGING, PROGRAM, ROOT, STAGE, VENV, internal, venv_program
 
 STAGED = ("app", "engine", "assets", "docs/using.md", "docs/optimisations.md", "pyproject.toml", "README.md", "LICENSE")
-MAKING = ("assets/demo/knowledge/", "assets/demo/phrases.json")
-"""How the bundled model was made is for the repository, as are the scripts beside it."""
+MAKING = ("assets/demo/knowledge/", "assets/demo/phrases.json", "assets/languages/README.md")
+"""How the bundled model and the translations were made is for the repository, as are the scripts beside them."""
+MADE_FROM = (".py", ".ts")
+"""Ends of the names of files in assets that others there were made by or from."""
 REQUIREMENTS = PACKAGING / "requirements.txt"
 CONSTRAINTS = ROOT / "constraints.txt"
 
@@ -40,7 +42,7 @@ def stage_sources() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", *STAGED], cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
-        made = name.startswith(MAKING) or (name.startswith("assets/") and name.endswith(".py"))
+        made = name.startswith(MAKING) or (name.startswith("assets/") and name.endswith(MADE_FROM))
         if made or Path(name).name.startswith("."):
             continue
         target = STAGE / name

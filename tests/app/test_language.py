@@ -18,6 +18,7 @@ from app.language import figure, plural, tr
 from app.opening import trouble
 from app.paths import assets_dir, config_dir
 from app.settings.store import SettingsStore
+from app.words import size
 
 _SCRIPT = assets_dir() / "languages" / "update.py"
 _spec = importlib.util.spec_from_file_location("update_languages", _SCRIPT)
@@ -39,6 +40,7 @@ def test_a_sentence_and_its_figures_are_german(tmp_path: Path) -> None:
     assert trouble(path).startswith(f"{path} gibt es nicht.")
     assert tr("{n:,} of {share:.1%} in {name}", n=12_480, share=0.125, name="a,b.c") == "12.480 of 12,5% in a,b.c"
     assert figure(1_234.5, ",.1f") == "1.234,5"
+    assert (size(1_300_000), size(8.9e9)) == ("1,3 MB", "8,9 GB")
     assert plural("{n} such thing", "{n:,} such things", 1) == "1 such thing", "a text that nobody has translated"
 
 
@@ -51,6 +53,15 @@ def test_the_environment_wins_over_the_setting(
 ) -> None:
     monkeypatch.setenv(language.VARIABLE, variable)
     assert language.wanted(setting) == spoken
+
+
+def test_without_qts_libraries_the_language_is_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the system's libraries, which says what is missing, comes later."""
+    monkeypatch.delenv(language.VARIABLE, raising=False)
+    monkeypatch.setitem(sys.modules, "PySide6.QtCore", None)
+    assert language.wanted("") == "en"
+    language.choose("de")
+    assert language.code() == "en"
 
 
 def test_the_setting_is_read_before_the_settings_are(qapp: QApplication) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from kit import bundle, publisher
 
+from app.language import LANGUAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 MACOS = ROOT / "packaging" / "macos"
 MACHO = bytes.fromhex("cffaedfe") + bytes(28)
@@ -134,6 +136,7 @@ def test_the_property_list(app):
     assert plist["LSMinimumSystemVersion"] == "13.0"
     assert plist["CFBundleIdentifier"] == publisher.COMPONENT
     assert plist["CFBundlePackageType"] == "APPL"
+    assert plist["CFBundleLocalizations"] == list(LANGUAGES)
     assert (app / "Contents" / "PkgInfo").read_bytes() == b"APPL????"
 
 

@@ -6,11 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from kit import checks, layout
 
 from app.help.pages import SOURCES
+from app.language import LANGUAGES
 from engine.compute.native import build
 from engine.compute.native.instructions import SETS
 
@@ -124,8 +126,21 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     assert '(str(stage / "docs"), "docs")' in (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
     assert not list(stage.glob("assets/demo/*.py"))
     assert not (stage / "assets" / "demo" / "knowledge").exists()
+    languages = [file for file in (stage / "assets" / "languages").rglob("*") if file.is_file()]
+    assert {file.name for file in languages} == {f"{code}.qm" for code in LANGUAGES if code != "en"}
     assert not list(stage.rglob("kvasir_native_*"))
     assert not (stage / "tests").exists()
+
+
+def test_qt_speaks_the_languages_of_the_window():
+    spec = (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
+    rules = spec[spec.index("PLUGINS = ") : spec.index("analysis.binaries = ")]
+    known = {"stage": layout.ROOT, "Path": Path, "os": os}
+    exec(rules, known)
+    for place in ("PySide6/Qt/translations", "PySide6/translations"):  # where Windows has them
+        there = [f"{place}/{name}.qm" for name in ("qtbase_de", "qtbase_fr", "qt_help_de", "qtbase_en")]
+        assert [name for name in there if known["wanted"]((name, "", "DATA"))] == [f"{place}/qtbase_de.qm"]
+    assert known["wanted"](("assets/languages/de.qm", "", "DATA"))
 
 
 def test_native_code_is_found_and_missed(tmp_path):

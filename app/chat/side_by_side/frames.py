@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QRect, Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -13,6 +13,7 @@ from app.chat.side_by_side.columns import across
 from app.chat.transcript.items import TranscriptItem
 from app.history.records import StoredMessage
 from app.language import tr
+from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, fill, named, say, take_out
 
@@ -109,7 +110,7 @@ class AnswerFrames(QObject):
             row = [(item, self.frames[item.message.id]) for item in items[first : first + columns]]
             height = max(frame.above + item.height + frame.below(width) for item, frame in row)
             for place, (item, frame) in enumerate(row):
-                x = left + place * (width + GAP_PX)
+                x = mirror(QRect(left + place * (width + GAP_PX), top, width, height), room).left()
                 frame.setGeometry(x, top, width, height)
                 item.left, item.top = x + PAD_PX, top + frame.above
             top += height + GAP_PX

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QRect, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.chat.pictures import ShownPictures
 from app.chat.session.tools import ShownCall
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
 from app.language import plural, tr
+from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import ToolResult
@@ -73,7 +74,7 @@ class CallBlock(Folded):
         if self.buttons.isHidden():
             return height
         room = max(self._theme.px(BUTTONS_PX), self.buttons.sizeHint().height())
-        self.buttons.setGeometry(INDENT_PX, height + 2 * GAP_PX, width - INDENT_PX, room)
+        self.buttons.setGeometry(mirror(QRect(INDENT_PX, height + 2 * GAP_PX, width - INDENT_PX, room), width))
         return height + 2 * GAP_PX + room
 
 
@@ -103,7 +104,7 @@ class ResultBlock(Folded):
         if not self._open:
             return height
         size = self._pictures.fit(width - INDENT_PX)
-        self._pictures.setGeometry(INDENT_PX, height + GAP_PX, size.width(), size.height())
+        self._pictures.setGeometry(mirror(QRect(INDENT_PX, height + GAP_PX, size.width(), size.height()), width))
         return height + GAP_PX + size.height()
 
 

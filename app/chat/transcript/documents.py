@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QWidget
 
 from app.chat.session.settling import read_whole
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
 from app.documents.records import Document, DocumentPassage, MessageDocument, kind_of, size_of
 from app.language import plural, tr
+from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import caption, say
 
@@ -75,12 +76,12 @@ class DocumentBlock(Folded):
         inner = width - INDENT_PX
         if not self.body.isHidden():  # the text stands below what is said of it
             said = self._place(self.head.height(), inner)
-            self.body.move(INDENT_PX, said + GAP_PX)
+            self.body.move(self.body.x(), said + GAP_PX)
             return said + GAP_PX + self.body.height()
         height = self._place(height, inner)
         for passage in self.passages if self._open else ():
             high = passage.fit(inner)
-            passage.setGeometry(INDENT_PX, height + GAP_PX, inner, high)
+            passage.setGeometry(mirror(QRect(INDENT_PX, height + GAP_PX, inner, high), width))
             height += GAP_PX + high
         return height
 
@@ -93,7 +94,7 @@ class DocumentBlock(Folded):
         for label in (self._lines, self._note):
             if not label.isHidden():
                 high = label.heightForWidth(width)
-                label.setGeometry(INDENT_PX, top, width, high)
+                label.setGeometry(mirror(QRect(INDENT_PX, top, width, high), INDENT_PX + width))
                 top += high
         return top
 

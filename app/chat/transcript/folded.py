@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QRect, Qt, Signal
 from PySide6.QtGui import QFont, QPainter, QPaintEvent, QTextBlockFormat, QTextCursor, QTextOption
 from PySide6.QtWidgets import QPushButton, QWidget
 
@@ -12,6 +12,7 @@ from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.selection import Selection
 from app.chat.transcript.text.wrapping import LONGEST_WORD, wrap_mode
 from app.language import tr
+from app.theme.direction import fold_mark, mirror
 from app.theme.theme import CAPTION_PX, Theme
 from app.theme.widgets import button_text, named, tip
 
@@ -78,27 +79,28 @@ class Folded(QWidget):
     def fit(self, width: int) -> int:
         """Lay out for ``width`` pixels; returns the height."""
         head = self._theme.px(HEAD_PX)
-        self.head.setGeometry(0, 0, min(width, self.head.sizeHint().width() + 8), head)
+        self.head.setGeometry(mirror(QRect(0, 0, min(width, self.head.sizeHint().width() + 8), head), width))
         if self.body.isHidden():
             return head
         inner = width - INDENT_PX
         full = self.body.fit(inner)
         height = self.height_of(full)
-        self.body.setGeometry(INDENT_PX, head + GAP_PX, inner, height)
+        self.body.setGeometry(mirror(QRect(INDENT_PX, head + GAP_PX, inner, height), width))
         bar = self.body.verticalScrollBar()
         bar.setRange(0, full - height)
         bar.setValue(full - height)
         return head + GAP_PX + height
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """A hairline along the left sets it apart from the answer."""
+        """A hairline along the side sets it apart from the answer."""
         if not self.body.isHidden():
             box = self.body.geometry()
-            QPainter(self).fillRect(4, box.top(), 1, box.height(), self._theme.color("line"))
+            line = mirror(QRect(4, box.top(), 1, box.height()), self.width())
+            QPainter(self).fillRect(line, self._theme.color("line"))
 
     def _name(self) -> None:
         title, spoken = self.words()
-        self.head.setText(button_text(f"{'▾' if self._open else '▸'} {title}"))
+        self.head.setText(button_text(f"{fold_mark(self._open)} {title}"))
         # A screen reader says a name whenever it is set: figures that pass are not worth that.
         spoken = tr("{name}, unfolded", name=spoken) if self._open else tr("{name}, folded", name=spoken)
         if spoken != self.head.accessibleName():

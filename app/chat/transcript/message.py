@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
@@ -29,6 +29,7 @@ from app.documents.records import MessageDocument
 from app.history.records import StoredMessage, TextSpan
 from app.language import tr
 from app.texts.markdown import GrowingText, MarkdownBlock, merged, parse
+from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
 from engine.protocol import ToolCall
@@ -438,10 +439,10 @@ class MessageView(QWidget):
         parts += [(text, QSize(inner, text.fit(inner)))] if said else []
         text.setVisible(said)
         for part, size in parts:
-            part.setGeometry(left, top, size.width(), size.height())
+            part.setGeometry(mirror(QRect(left, top, size.width(), size.height()), inner + 2 * left))
             top += size.height() + GAP_PX
         height = top - GAP_PX + BUBBLE_PX[1]
-        self._bubble.setGeometry(width - inner - 2 * left, 0, inner + 2 * left, height)
+        self._bubble.setGeometry(mirror(QRect(width - inner - 2 * left, 0, inner + 2 * left, height), width))
         return height + 2
 
     def _hover(self, hovered: bool) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
@@ -24,6 +24,7 @@ from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
 from app.history.search import places
 from app.language import tr
+from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
@@ -215,7 +216,7 @@ class Transcript(QScrollArea):
         return next((item.message.id for item in self._items if item.top + item.height > value), "")
 
     def set_bar(self, bar: QWidget) -> None:
-        """A bar that stands over the top right of the text, as wide as it wants where there is room."""
+        """A bar over the text's top right (left in a mirrored window), as wide as it wants where there is room."""
         self._bar = bar
         self.place_bar()
 
@@ -226,7 +227,7 @@ class Transcript(QScrollArea):
         left, column = (self._room() - self._column()) // 2, self._column()
         size = self._bar.sizeHint()
         width = min(size.width(), column)
-        self._bar.setGeometry(left + column - width, BAR_PX, width, size.height())
+        self._bar.setGeometry(mirror(QRect(left + column - width, BAR_PX, width, size.height()), self._room()))
         self._bar.raise_()
 
     def set_tint(self, tint: bool) -> None:

@@ -15,6 +15,7 @@ from app.charts.scale import Scale, fitting
 from app.lab.pictures import words
 from app.lab.pictures.words import LETTERS
 from app.language import known, tr
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, caption, fill, say, tip
 from engine.protocol.lab import Axis, Plot, Series
@@ -66,6 +67,7 @@ class PlotView(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None, sides: Sequence[str] = ()) -> None:
         """``sides`` of the experiment, whose colours its series have."""
         super().__init__(parent)
+        self.setLayoutDirection(TO_THE_RIGHT)
         self._theme, self._sides = theme, list(sides)
         self._plot = _EMPTY
         self._title = ElidedLabel("", "caption")

@@ -15,6 +15,7 @@ from app.charts.scale import Scale
 from app.lab.pictures import words
 from app.lab.pictures.plot import NEAR_PX, LabAxes
 from app.language import figure, known, tr
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import Theme
 from app.theme.widgets import fill
 from engine.protocol.lab import Axis, Ceiling, LabRoofline, Plot, PointGroup, RoofPoint, Series
@@ -43,6 +44,7 @@ class RoofView(QWidget):
 
     def __init__(self, found: LabRoofline, theme: Theme) -> None:
         super().__init__()
+        self.setLayoutDirection(TO_THE_RIGHT)
         self.axes = RoofAxes(theme)
         self.axes.show_roofline(found)
         legend = LegendLabel(theme)

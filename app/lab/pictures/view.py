@@ -20,6 +20,7 @@ from app.lab.pictures.pages import PagesPainter
 from app.lab.pictures.painter import Painter
 from app.lab.pictures.strip import StripPainter
 from app.lab.pictures.tree import TreePainter
+from app.theme.direction import TO_THE_RIGHT
 from app.theme.theme import SECTION_PX, Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import lab
@@ -45,6 +46,7 @@ class PictureView(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setLayoutDirection(TO_THE_RIGHT)
         self._picture: lab.Picture | None = None
         self._painter: Painter | None = None
         self._face = Face(theme, self)
@@ -142,6 +144,7 @@ class Face(QWidget):
 
     def _draw(self, image: QPixmap) -> None:
         painter = QPainter(image)
+        painter.setLayoutDirection(TO_THE_RIGHT)
         try:
             if self._painter is not None:
                 self._painter.draw(painter, QRectF(self.rect()))

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.history.records import StoredMessage
 from app.history.store import HistoryStore
+from app.language import tr
 from app.models.state.jobs import Jobs
 from app.models.state.library import ModelLibrary
 from app.settings.store import SettingsStore
@@ -62,10 +63,10 @@ class DesktopWiring(QObject):
         if timings.total_ms >= 1000 * settings.notify_after:
             chat = self._history.chat(message.chat)
             title = chat.title if chat is not None else ""
-            self._desktop.tell("An answer is finished", title, lambda: self._open_chat(message.chat))
+            self._desktop.tell(tr("An answer is finished"), title, lambda: self._open_chat(message.chat))
 
     def _on_arrived(self, name: str, _path: str) -> None:
-        self._tell_of_models("A model is here", name)
+        self._tell_of_models(tr("A model is here"), name)
 
     def _on_jobs(self, jobs: Jobs[Download] | Jobs[MakeProgress]) -> None:
         """Tell of each that ran and failed, once."""
@@ -74,7 +75,8 @@ class DesktopWiring(QObject):
         for _, job in failed:
             loads = isinstance(job, Download)
             name = job.repository if isinstance(job, Download) else Path(job.model).name
-            self._tell_of_models(f"{'Downloading' if loads else 'Quantising'} {name} failed", job.sentence)
+            title = tr("Downloading {name} failed", name=name) if loads else tr("Quantising {name} failed", name=name)
+            self._tell_of_models(title, job.sentence)
 
     def _tell_of_models(self, title: str, words: str) -> None:
         if self._store.settings.notify:

@@ -14,6 +14,7 @@ from app import paths
 from app.chat.get_card import Line
 from app.chat.page import ChatPage
 from app.gpu.words import Button
+from app.language import known, tr
 from app.link.link import EngineLink
 from app.models import advice, words
 from app.models.selector import ModelSelector
@@ -69,8 +70,9 @@ class GettingWiring(QObject):
 
     def _on_welcome(self, message: protocol.Welcome) -> None:
         device = message.device
-        memory = "RAM" if device.kind == "cpu" else "memory"
-        self._chat.welcome.get.machine.setText(f"{device.name} · {size(device.total_bytes)} {memory}")
+        total = size(device.total_bytes)
+        memory = tr("{size} RAM", size=total) if device.kind == "cpu" else tr("{size} memory", size=total)
+        self._chat.welcome.get.machine.setText(f"{device.name} · {memory}")
         self._library.refresh()
         if message.loaded is not None or not message.models:  # else once the first model is loaded, which takes a while
             self._library.verdicts.ask()
@@ -97,7 +99,8 @@ class GettingWiring(QObject):
 
     def _on_arrived(self, name: str, path: str) -> None:
         self._arrived = path
-        self._notice.say(f"{name} is here.", topic=ARRIVED, action="Chat with it", act=lambda: self._load(path))
+        text = tr("{name} is here.", name=name)
+        self._notice.say(text, topic=ARRIVED, action=tr("Chat with it"), act=lambda: self._load(path))
 
     def _on_failed(self, sentence: str) -> None:
         """Report a failure of what the first screen asked for where it was asked; pages report theirs themselves."""
@@ -121,7 +124,8 @@ class GettingWiring(QObject):
         model, library = each.model, self._library
         at = getting.place(model.repository, model.variant, library.stored, library.downloads.coming)
         word, tone = advice.VERDICTS[each.verdict]
-        about = f"{each.reason[:1].upper()}{each.reason[1:]}. {model.about}"
+        reason = known(each.reason)
+        about = f"{reason[:1].upper()}{reason[1:]}. {known(model.about)}"
         line = Line(
             key=f"{model.repository} {model.variant}",
             name=advice.short_name(model),
@@ -130,21 +134,23 @@ class GettingWiring(QObject):
             tone=tone,
             why=advice.verdict(each),
             about=about,
-            buttons=(Button("get", "Get"),),
+            buttons=(Button("get", tr("Get")),),
         )
         if at.here is not None:
             loaded = self._link.card is not None and self._link.card.path == at.here.path
             why = getting.LOADED if loaded else ""
-            return line._replace(about="It is here.", buttons=(Button("load", "Chat with it", True, why),))
+            return line._replace(about=tr("It is here."), buttons=(Button("load", tr("Chat with it"), True, why),))
         if (job := at.coming) is None:
             return line
         if not job.id:  # the hub is being asked for its files
-            return line._replace(about="Asking Hugging Face…", buttons=(getting.button(at, "", "Get"),), share=0.0)
+            return line._replace(
+                about=tr("Asking Hugging Face…"), buttons=(getting.button(at, "", tr("Get")),), share=0.0
+            )
         rests = job.state in ("paused", "failed")
-        again = Button("resume", "Try again" if job.state == "failed" else "Resume")
+        again = Button("resume", tr("Try again") if job.state == "failed" else tr("Resume"))
         return line._replace(
             about=words.download(job),
-            buttons=(Button("cancel", "Cancel"), *((again,) if rests else ())),
+            buttons=(Button("cancel", tr("Cancel")), *((again,) if rests else ())),
             share=job.done / job.total if job.total else 0.0,
             failed=job.state == "failed",
         )

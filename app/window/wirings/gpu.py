@@ -13,6 +13,7 @@ from app.gpu.card import PackCard
 from app.gpu.packs import Action, Packs
 from app.gpu.section import PackSection
 from app.gpu.words import CardContent, Situation, Waiting
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from app.settings.store import SettingsStore
 from app.theme.question import ask
@@ -24,11 +25,11 @@ CHECK_MS = 1500
 """Delay after the engine's greeting: the look for a GPU must not slow the first load down."""
 WITHOUT_PACK = {"KVASIR_GPU_PACK": "off"}
 """Added to the environment of an engine that must not run from a pack."""
-FELL_BACK = (
+FELL_BACK = tr(
     "The engine of the GPU pack stopped again and again, so the processor computes now. "
     "Repair the pack, or look into the log file for the reason."
 )
-STILL_CPU = "The pack is installed, but the engine computes on the processor. Test the pack in Settings to see why."
+STILL_CPU = tr("The pack is installed, but the engine computes on the processor. Test the pack in Settings to see why.")
 
 
 class GpuWiring(QObject):
@@ -233,10 +234,10 @@ class GpuWiring(QObject):
     def _ask_remove(self) -> None:
         if (status := self._packs.status) is not None:
             window, question = self._card.window(), words.removal(status)
-            ask(window, "gpu.remove", "GPU pack", question, "Remove", lambda: self._aside(self._packs.remove))
+            ask(window, "gpu.remove", tr("GPU pack"), question, tr("Remove"), lambda: self._aside(self._packs.remove))
 
     def _choose_file(self) -> None:
-        if file := QFileDialog.getOpenFileName(self._card.window(), "Install a GPU pack from a file")[0]:
+        if file := QFileDialog.getOpenFileName(self._card.window(), tr("Install a GPU pack from a file"))[0]:
             self._packs.install(file)
 
     def _show(self) -> None:

@@ -11,6 +11,7 @@ from app.chat.welcome import BUNDLED
 from app.lab import words
 from app.lab.page import LabView
 from app.lab.runs import LabRuns, Subject
+from app.language import known
 from app.link.link import EngineLink
 from app.link.switches import reason
 from app.models.state.library import ModelLibrary
@@ -124,10 +125,10 @@ class LabWiring(QObject):
             if spec is None:
                 return words.NO_SWITCH
             if why := reason(spec, value):
-                return f"{spec.title}: {why}"
+                return f"{known(spec.title)}: {known(why)}"
             told.append((spec, value))
         if all(spec.value == value for spec, value in told):
             return words.USED_ALREADY
         for spec, value in told:
             self._panel.value_changed.emit(spec.key, value)
-        return words.used([f"{spec.title}: {value_title(spec, value)}" for spec, value in told])
+        return words.used([f"{known(spec.title)}: {value_title(spec, value)}" for spec, value in told])

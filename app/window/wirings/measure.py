@@ -9,14 +9,15 @@ from PySide6.QtCore import QObject, Signal
 from app.chat.elsewhere import reason as reason_elsewhere
 from app.chat.page import ChatPage
 from app.chat.session.conversation import title_of
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from app.notice import NoticeBar
 from app.panel.panel import BUSY, NO_PROMPT, OptimisationPanel
 from engine import protocol
 from engine.protocol.rounds import seen_by
 
-NO_TOOLS = "The tools that this chat had were not kept: it is measured without any."
-NO_CHAT = "Ask something first: the cost is measured on what this chat holds."
+NO_TOOLS = tr("The tools that this chat had were not kept: it is measured without any.")
+NO_CHAT = tr("Ask something first: the cost is measured on what this chat holds.")
 _COMPARE = "compare"
 _COST = "cost"
 
@@ -171,10 +172,10 @@ class MeasureWiring(QObject):
 
     def _update_measurable(self, *_: object) -> None:
         connected, asked = self._link.state is LinkState.CONNECTED, self._chat.last_prompt() is not None
-        no_model = "" if connected and self._link.card is not None else "Load a model first."
+        no_model = "" if connected and self._link.card is not None else tr("Load a model first.")
         no_model = reason_elsewhere(self._chat.session.talk.chat.remote) or no_model or self._taken
         reason = no_model or ("" if asked else NO_PROMPT)
-        self._panel.set_measurable(reason if connected else "The engine is not running.")
+        self._panel.set_measurable(reason if connected else tr("The engine is not running."))
         self._panel.set_cost_measurable(BUSY if self._cost is not None else no_model or ("" if asked else NO_CHAT))
 
 

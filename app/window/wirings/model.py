@@ -6,6 +6,7 @@ import os
 
 from PySide6.QtCore import QObject
 
+from app.language import tr
 from app.link.link import EngineLink, LinkState
 from app.models.state.loads import ModelLoads
 from app.notice import NoticeBar
@@ -66,7 +67,7 @@ class ModelWiring(QObject):
         elif models:
             self._loads.load_now(models[0].path or models[0].name)
         else:
-            text = "No model is here. Get one on the page Models, or open a file with the model menu."
+            text = tr("No model is here. Get one on the page Models, or open a file with the model menu.")
             self._notice.say(text, topic=_MODEL)
 
     def _on_loaded(self, message: protocol.Loaded) -> None:
@@ -75,7 +76,7 @@ class ModelWiring(QObject):
         self._notice.clear(OPENING)
         if message.rebuilt:  # the same model; the switch has marked the cache of another kind
             return
-        self._plots.mark("model loaded")
+        self._plots.mark(tr("model loaded"))
         recent = [path, *(other for other in self._store.settings.recent if other != path)]
         self._store.update(model=self._to_remember(path), recent=recent[:RECENT])
 
@@ -94,8 +95,7 @@ class ModelWiring(QObject):
 
     def _reload(self) -> None:
         if self._link.card is None:
-            self._notice.say(
-                "No model is loaded. Choose one in the model menu, or get one on the page Models.", topic=_MODEL
-            )
+            text = tr("No model is loaded. Choose one in the model menu, or get one on the page Models.")
+            self._notice.say(text, topic=_MODEL)
         else:
             self._loads.reload()

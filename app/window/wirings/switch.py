@@ -7,6 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject
 
 from app.chat.page import ChatPage
+from app.language import known, tr
 from app.link.link import EngineLink
 from app.link.switches import Withheld
 from app.notice import NoticeBar
@@ -73,7 +74,7 @@ class SwitchWiring(QObject):
             asked = False
             self._link.send(order)
 
-        self.guard(f"Changing {in_two(spec.title)[0]}", "Change it now", send)
+        self.guard(tr("Changing {title}", title=in_two(known(spec.title))[0]), tr("Change it now"), send)
         if asked:
             self._panel.set_catalogue(self._link.catalogue)
 
@@ -101,8 +102,9 @@ class SwitchWiring(QObject):
             return
         before, who = spec.value, value_title(spec, kinds[0])
         self._set(keys.SPECULATION, kinds[0])
-        words = f"Speculation is on: {card.draft or who} drafts tokens for {card.name}."
-        self._notice.say(words, topic=_HELPER, action="Undo", act=lambda: self._set(keys.SPECULATION, before))
+        who = card.draft or who
+        words = tr("Speculation is on: {drafter} drafts tokens for {name}.", drafter=who, name=card.name)
+        self._notice.say(words, topic=_HELPER, action=tr("Undo"), act=lambda: self._set(keys.SPECULATION, before))
 
     def _on_helper(self) -> None:
         self._helper_chosen = True
@@ -123,9 +125,10 @@ class SwitchWiring(QObject):
             self._notice.clear(_WITHHELD)
             return
         each = [
-            f"{spec.title}: {value_title(spec, value)} ({reason.strip().rstrip('.')})" for spec, value, reason in wishes
+            f"{known(spec.title)}: {value_title(spec, value)} ({known(reason).strip().rstrip('.')})"
+            for spec, value, reason in wishes
         ]
-        words = f"Off for this model; your choice is remembered: {'; '.join(each)}."
+        words = tr("Off for this model; your choice is remembered: {choices}.", choices="; ".join(each))
         self._notice.say(words, topic=_WITHHELD)
 
     def _on_telemetry(self, frame: protocol.Telemetry) -> None:
@@ -135,8 +138,9 @@ class SwitchWiring(QObject):
         self._panel.show_live(keys.DRAFT_LENGTH, str(max(lengths)) if lengths else "")
         trees = [one.tree_nodes for one in drafting if one.tree_nodes > one.draft_length]
         self._panel.show_live(keys.TREE_NODES, str(max(trees)) if trees else "")
-        share = "" if frame.captured is None else f"{100 * frame.captured:.0f} % of steps"
-        self._panel.show_live(keys.CUDA_GRAPHS, share, f"The others: {frame.eager_reason}." * bool(frame.eager_reason))
+        share = "" if frame.captured is None else tr("{share:.0f} % of steps", share=100 * frame.captured)
+        why = tr("The others: {reason}.", reason=known(frame.eager_reason)) if frame.eager_reason else ""
+        self._panel.show_live(keys.CUDA_GRAPHS, share, why)
 
     def _set_tint(self, on: bool) -> None:
         self._store.update(tint=on)

@@ -22,6 +22,9 @@ from engine.protocol.library import DraftSpeed
 
 _log = logging.getLogger(__name__)
 
+TRIED = "estimated from a measurement of some layers"
+"""Source of a speed that no run has told yet."""
+
 
 class Speed(NamedTuple):
     """Tokens a second of one chat that decodes without speculation, and of reading a prompt; 0: not known. ``source``
@@ -82,5 +85,5 @@ def _source(found: Expected | None) -> str:
     if found is None:
         return ""
     if found.trial:
-        return "estimated from a measurement of some layers"
+        return TRIED
     return f"from your runs of {Path(found.model).name if found.model else 'models in this format'}"

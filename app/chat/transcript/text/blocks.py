@@ -264,7 +264,7 @@ class TextBlock(TextView):
             self._paint_bars()
 
     def _paint_bars(self) -> None:
-        """A bar left of every quote, one for each level."""
+        """A bar before every quote, one for each level."""
         layout, painter = self.document().documentLayout(), QPainter(self.viewport())
         color, block = self._theme.color("line"), self.document().begin()
         while block.isValid():
@@ -272,7 +272,10 @@ class TextBlock(TextView):
             for level in range(_quote_level(block)):
                 goes_on = below.isValid() and _quote_level(below) > level
                 bottom = layout.blockBoundingRect(below).top() if goes_on else place.bottom()
-                painter.fillRect(QRectF(level * QUOTE_PX, place.top(), 2, bottom - place.top()), color)
+                left = level * QUOTE_PX
+                if block.textDirection() is Qt.LayoutDirection.RightToLeft:
+                    left = round(self.document().textWidth()) - left - 2
+                painter.fillRect(QRectF(left, place.top(), 2, bottom - place.top()), color)
             block = below
 
     def _settle_heading(self, block: QTextBlock) -> None:
@@ -305,6 +308,9 @@ class TextBlock(TextView):
                 look.setBottomMargin(BELOW_HEADING_PX)
             if look.hasProperty(QTextFormat.Property.BlockTrailingHorizontalRulerWidth):
                 look.setBackground(self._theme.color("line"))
+            if look.leftMargin() and block.textDirection() is Qt.LayoutDirection.RightToLeft:
+                look.setRightMargin(look.leftMargin())  # Qt's style sheets know no side but the left
+                look.setLeftMargin(0)
             height = float(self._theme.px(LINE_PX))
             look.setLineHeight(height, QTextBlockFormat.LineHeightTypes.MinimumHeight.value)
             if block.blockNumber() == 0:
@@ -317,7 +323,8 @@ class TextBlock(TextView):
 
 
 def _quote_level(block: QTextBlock) -> int:
-    return round(block.blockFormat().leftMargin() / QUOTE_PX)
+    look = block.blockFormat()
+    return round(max(look.leftMargin(), look.rightMargin()) / QUOTE_PX)
 
 
 def _document_style(theme: Theme) -> str:
