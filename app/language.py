@@ -32,11 +32,14 @@ _SWAPPED = str.maketrans(",.", ".,")
 
 
 class _Sentences(string.Formatter):
-    """Formats as `str.format` does, with the decimals and groups of a language that swaps comma and point."""
+    """Formats as `str.format` does, with decimals, groups and percentages as German writes them."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         text = str(super().format_field(value, format_spec))
-        return text.translate(_SWAPPED) if isinstance(value, int | float) else text
+        if not isinstance(value, int | float):
+            return text
+        text = text.translate(_SWAPPED)
+        return f"{text[:-1]}\u00a0%" if text.endswith("%") else text
 
 
 class _Language:

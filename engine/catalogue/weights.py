@@ -88,8 +88,9 @@ WEIGHTS = (
             Choice(
                 "auto",
                 "auto",
-                explains="8-bit where that hardly changes the model's predictions, else 16-bit: measured with the "
-                "model at its first load, on a short conversation (KL of at most 0.001 nats per token).",
+                explains="8-bit where that hardly changes the model's predictions; else 16-bit where the errors are "
+                "largest, or for all: measured with the model at its first load, on a short conversation (KL of at "
+                "most 0.001 nats per token).",
             ),
             Choice("8bit", "8-bit", explains="The fastest, and what llama.cpp does."),
             Choice("16bit", "16-bit", explains="More exact than bfloat16, and slower."),

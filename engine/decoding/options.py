@@ -183,6 +183,7 @@ class EngineOptions:
         numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
         chosen = str(self.values[keys.ACTIVATIONS]).removesuffix("bit")
         numerics.activations = numerics.automatic if self.automatic_activations else int(chosen)
+        numerics.refines = self.automatic_activations
 
     @property
     def kv_kind(self) -> KVKind:

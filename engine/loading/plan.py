@@ -12,7 +12,6 @@ from engine.base import devices
 from engine.base.errors import CheckpointError
 from engine.cache.stores.kinds import KVKind
 from engine.compute.batch import FIRST_ROW
-from engine.compute.layers.numerics import LEAST_BITS
 from engine.compute.models.arenas import sparse_reads
 from engine.compute.models.base import CausalLM
 from engine.compute.runner.ahead import capture_ahead, compile_ahead
@@ -240,7 +239,7 @@ class LoadPlan:
         templates = files.template.notice if checkpoint.pooling is None else ""
         notices += [text for text in (templates, self.kind_refused, self.tower.reason) if text]
         cost = self.target.cost
-        if cost is not None and cost.bits != LEAST_BITS and self.options.automatic_activations:
+        if cost is not None and not cost.bearable and self.options.automatic_activations:
             notices.append(cost.notice(files.name))
         return ModelCard(
             name=files.name,

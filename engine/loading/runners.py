@@ -19,7 +19,7 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
 from engine.compute.layers.linear import native
 from engine.compute.layers.linear.base import Linear
-from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.numerics import LEAST_BITS, Numerics
 from engine.compute.models.arenas import SIXTEEN_BITS, new_store
 from engine.compute.models.base import CausalLM
 from engine.compute.runner.graphs import CudaRecorder
@@ -85,6 +85,14 @@ def flops_per_row(model: CausalLM, packed: bool | None = None) -> float:
     return found
 
 
+def _bits(model: CausalLM) -> str:
+    """The bits of activations in words."""
+    numerics = model.numerics
+    refined = numerics.refines and numerics.activations == LEAST_BITS
+    some = refined and any(getattr(linear, "refined", None) is not None for _, linear in model.linears())
+    return "8- and 16-bit" if some else f"{numerics.activations}-bit"
+
+
 def new_runner(
     model: CausalLM,
     pages: int,
@@ -129,7 +137,7 @@ def readers_of(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFa
         def present(length: int) -> Reader:
             return reader(new_runner(model, pages_for(length) + 1, device, kind), policy)
 
-        bits = f", {model.numerics.activations}-bit activations" if quantises_activations(model) else ""
+        bits = f", {_bits(model)} activations" if quantises_activations(model) else ""
         return Readers(exact, present, f"{kind.title}, {policy.title}{bits}")
 
     return readers

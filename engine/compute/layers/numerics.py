@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,17 +24,30 @@ class Numerics:
     ``activations``: what Kvasir's products on a processor make of numbers before they meet packed weights: of 8 or 16
     bits, with a scale for each 32, or of 32, which is as exact as float32. A model that ``quantises`` starts with 8 and
     takes others; one that does not keeps 32. ``automatic``: what the switch's automatic value means for the model.
+    ``refines``: of 8 bits, those spans of 32 get 16 that a layer names (`NativeLinear.refined`). ``observer`` is shown
+    each layer with what it multiplies, ``[T, in_features]`` in packed order, while it is measured.
 
     ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
     """
 
-    __slots__ = ("_activations", "automatic", "batch_invariant", "cascade", "graphs", "quantises")
+    __slots__ = (
+        "_activations",
+        "automatic",
+        "batch_invariant",
+        "cascade",
+        "graphs",
+        "observer",
+        "quantises",
+        "refines",
+    )
 
     def __init__(
         self, batch_invariant: bool = False, cascade: bool = True, graphs: bool = True, quantises: bool = False
     ) -> None:
         self.batch_invariant, self.cascade, self.graphs, self.quantises = batch_invariant, cascade, graphs, quantises
         self._activations = self.automatic = LEAST_BITS
+        self.refines = False
+        self.observer: Callable[[Any, Tensor], None] | None = None
 
     @property
     def activations(self) -> int:

@@ -59,7 +59,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
     "quest_rows": (_INT, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
-    "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _INT),
+    "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _ADDRESS, _INT),
     "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
     "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "delta_rule": (_INT, _ADDRESS, _INT),
@@ -93,14 +93,19 @@ class NativeLibrary:
         if self._functions[name](*arguments, torch.get_num_threads()):
             raise MemoryError(f"{what} ran out of memory.")
 
-    def matmul(self, weights: WeightLanes, x: Tensor, digits: int, dtype: torch.dtype) -> Tensor:
+    def matmul(
+        self, weights: WeightLanes, x: Tensor, digits: int, dtype: torch.dtype, refined: Tensor | None = None
+    ) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in ``dtype``, one of these.
 
-        x is quantised in so many ``digits`` of 8 bits (products.h).
+        x is quantised in so many ``digits`` of 8 bits (products.h). Where that is one, spans of 32 input features with
+        a 1 in ``refined [in_features / 32]`` uint8 get a second one.
         """
+        assert refined is None or (digits == 1 and len(refined) * 32 == x.shape[1])
         out = x.new_empty(x.shape[0], weights.out_features, dtype=dtype)
         source, target = (x.data_ptr(), x.dtype == torch.bfloat16), (out.data_ptr(), dtype == torch.bfloat16)
-        self._run("lanes_matmul", "The native product", ctypes.addressof(weights), *source, *target, len(x), digits)
+        shape = (len(x), digits, None if refined is None else refined.data_ptr())
+        self._run("lanes_matmul", "The native product", ctypes.addressof(weights), *source, *target, *shape)
         return out
 
     def put_words(

@@ -48,6 +48,11 @@ INLINE Quantised quantised_at(void *bytes, Lot lot, int64_t K, int64_t spans) {
     return result;
 }
 
+/* Where lots begin that stand behind those of so many virtual rows. */
+INLINE void *second_digits(void *bytes, int64_t rows, int64_t K, int64_t spans) {
+    return (char *)bytes + rows * quantised_bytes(K, spans);
+}
+
 /* The largest magnitude of values [32]. Such bits are in the order of what they stand for, and NaN is above all. */
 INLINE float largest_of(const Floats *values) {
     Ints most = {0};
@@ -81,14 +86,19 @@ INLINE Column column_of(void *out, int64_t row, int64_t rows, int64_t K, int64_t
     return (Column){{all.digits + column, all.starts + column, all.scales + column, all.sums + column}, lot.width};
 }
 
-/* Input features [k, stop) of row ``row`` of x into its lots. ``middle`` is taken off the codes that x is to meet. */
+/* Input features [k, stop) of row ``row`` of x into its lots. ``middle`` is taken off the codes that x is to meet. With
+ * ``refined`` there are two digits in the units that it has a 1 for, and the second ones stand in lots of their own,
+ * behind those of all rows. */
 INLINE void quantise_row(const void *x, const int bfloat16, int64_t row, int64_t k, int64_t stop, int64_t K,
-                         const int spans, int digits, int middle, int64_t rows, void *out) {
+                         const int spans, int digits, const uint8_t *refined, int middle, int64_t rows, void *out) {
     enum { VECTORS = UNIT / LANES, MOST_DIGITS = 3 };
     /* Added and taken off, this leaves a whole number, which in between stands in the lowest bits. */
     const Floats magic = every_float(0x1.8p23f);
     Column columns[MOST_DIGITS];
-    for (int d = 0; d < digits; d++) columns[d] = column_of(out, row * digits + d, rows, K, spans);
+    if (refined) digits = 2;
+    for (int d = 0; d < digits; d++)
+        columns[d] = refined ? column_of(second_digits(out, rows * d, K, spans), row, rows, K, spans)
+                             : column_of(out, row * digits + d, rows, K, spans);
     for (; k < stop; k += UNIT) {
         Floats values[VECTORS];
         for (int i = 0; i < VECTORS; i++) {
@@ -99,7 +109,8 @@ INLINE void quantise_row(const void *x, const int bfloat16, int64_t row, int64_t
         float scale = largest / 127;
         for (int i = 0; i < VECTORS; i++) values[i] = times(values[i], inverse);
         Ints sums[VECTORS];
-        for (int d = 0; d < digits; d++) {
+        const int here = refined && !refined[k / UNIT] ? 1 : digits;
+        for (int d = 0; d < here; d++) {
             const Quantised to = columns[d].to;
             const int64_t width = columns[d].width;
             int32_t words[DOTS];
@@ -126,11 +137,11 @@ INLINE void quantise_row(const void *x, const int bfloat16, int64_t row, int64_t
 }
 
 static void quantise(const void *x, int bfloat16, int64_t row, int64_t k, int64_t stop, int64_t K, int spans, int digits,
-                     int middle, int64_t rows, void *out) {
-    if (bfloat16 && spans == 1) quantise_row(x, 1, row, k, stop, K, 1, digits, middle, rows, out);
-    else if (bfloat16) quantise_row(x, 1, row, k, stop, K, 2, digits, middle, rows, out);
-    else if (spans == 1) quantise_row(x, 0, row, k, stop, K, 1, digits, middle, rows, out);
-    else quantise_row(x, 0, row, k, stop, K, 2, digits, middle, rows, out);
+                     const uint8_t *refined, int middle, int64_t rows, void *out) {
+    if (bfloat16 && spans == 1) quantise_row(x, 1, row, k, stop, K, 1, digits, refined, middle, rows, out);
+    else if (bfloat16) quantise_row(x, 1, row, k, stop, K, 2, digits, refined, middle, rows, out);
+    else if (spans == 1) quantise_row(x, 0, row, k, stop, K, 1, digits, refined, middle, rows, out);
+    else quantise_row(x, 0, row, k, stop, K, 2, digits, refined, middle, rows, out);
 }
 
 /* ------------------------------------------------------------------ weights */
@@ -456,9 +467,20 @@ static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
     read_scales(w, block, k, work->chunk.units * spans, UNIT / spans, work->scales, work->offsets);
 }
 
+/* Units [first, stop) of a chunk whose codes are held as ``kind``. */
+INLINE Chunk part_of(const Chunk *c, int64_t kind, int64_t spans, int64_t first, int64_t stop) {
+    Chunk part = *c;
+    part.codes += first * code_bits(kind) * BLOCK;
+    if (part.high) part.high += first * high_bits(kind) * BLOCK;
+    part.scales += first * spans * BLOCK;
+    if (part.offsets) part.offsets += first * spans * BLOCK;
+    part.units = stop - first;
+    return part;
+}
+
 /* One block for ``rows`` virtual rows, at most PANEL, from ``first`` on, where a lot begins: totals [rows, 64]. */
 static void block_product(const Lanes *w, int64_t block, const void *x, int64_t first, int64_t rows, int64_t all, int tables,
-                          float *totals) {
+                          const uint8_t *refined, float *totals) {
     const int64_t K = w->in_features, spans = spans_of(w);
     const int unpacked = rows > MANY && w->kind != SIGNED8;
     const int64_t kind = !unpacked ? w->kind : is_signed(w->kind) ? SIGNED8 : UNSIGNED8;
@@ -481,6 +503,16 @@ static void block_product(const Lanes *w, int64_t block, const void *x, int64_t 
                 const Lot lot = lot_of(first + r, all);
                 const Product product = products[lot.width > 4 ? 4 : lot.width - 1];
                 product(&work.chunk, quantised_at((void *)x, lot, K, spans), k / UNIT, totals + r * BLOCK);
+                if (refined) {
+                    const Quantised second = quantised_at(second_digits((void *)x, all, K, spans), lot, K, spans);
+                    const uint8_t *units = refined + k / UNIT;
+                    for (int64_t unit = 0, stop; unit < held.units; unit = stop) {
+                        for (stop = unit + 1; stop < held.units && units[stop] == units[unit];) stop++;
+                        if (!units[unit]) continue;
+                        const Chunk part = part_of(&work.chunk, kind, spans, unit, stop);
+                        product(&part, second, k / UNIT + unit, totals + r * BLOCK);
+                    }
+                }
                 r += lot.width;
             }
         }
@@ -513,6 +545,7 @@ typedef struct {
     const Lanes *w;
     const void *x;
     void *quantised, *out;
+    const uint8_t *refined;
     int64_t all, panel, pieces, blocks;
     int bfloat16, out_bfloat16, digits, tables;
 } Matmul;
@@ -521,7 +554,8 @@ static void quantise_piece(const void *of, int64_t i) {
     const Matmul *m = of;
     const int64_t K = m->w->in_features, k = i % m->pieces * PIECE, stop = k + PIECE < K ? k + PIECE : K;
     const int middle = is_signed(m->w->kind) ? 128 : (int)middle_of(m->w->kind);
-    quantise(m->x, m->bfloat16, i / m->pieces, k, stop, K, (int)spans_of(m->w), m->digits, middle, m->all, m->quantised);
+    quantise(m->x, m->bfloat16, i / m->pieces, k, stop, K, (int)spans_of(m->w), m->digits, m->refined,
+             middle, m->all, m->quantised);
 }
 
 static void panel_product(const void *of, int64_t i) {
@@ -529,20 +563,21 @@ static void panel_product(const void *of, int64_t i) {
     const int64_t first = i / m->blocks * m->panel, block = i % m->blocks, left = m->all - first;
     const int64_t now = left < m->panel ? left : m->panel;
     float totals[PANEL * BLOCK] __attribute__((aligned(64)));
-    block_product(m->w, block, m->quantised, first, now, m->all, m->tables, totals);
+    block_product(m->w, block, m->quantised, first, now, m->all, m->tables, m->refined, totals);
     write_rows(m->w, block, totals, first / m->digits, now / m->digits, m->digits, m->out, m->out_bfloat16);
 }
 
-/* out [rows, N] = x [rows, K] W^T, x quantised in so many digits (1 to 3); either is bfloat16 or else float32. 0, or 1
- * where memory ran out. */
+/* out [rows, N] = x [rows, K] W^T, x quantised in so many digits (1 to 3); either is bfloat16 or else float32. Where there
+ * is one digit, ``refined`` [K / 32] has a 1 for the units that get a second one; it may be NULL. 0, or 1 where memory ran
+ * out. */
 EXPORT int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
-                        int threads) {
+                        const uint8_t *refined, int threads) {
     const int64_t K = w->in_features, all = rows * digits, whole = PANEL / (LOT * digits) * (LOT * digits);
     if (!rows) return 0;
-    void *quantised = scratch((size_t)(all * quantised_bytes(K, spans_of(w))));
+    void *quantised = scratch((size_t)(all * quantised_bytes(K, spans_of(w)) << (refined != NULL)));
     if (!quantised) return 1;
     const Matmul m = {
-        .w = w, .x = x, .quantised = quantised, .out = out, .all = all,
+        .w = w, .x = x, .quantised = quantised, .out = out, .refined = refined, .all = all,
         .panel = all < PANEL ? all : whole, /* whole rows and whole lots */
         .pieces = (K + PIECE - 1) / PIECE, .blocks = blocks_of(w), .bfloat16 = bfloat16, .out_bfloat16 = out_bfloat16,
         .digits = digits, .tables = digits > 1 ? (int)w->table_count : 1,

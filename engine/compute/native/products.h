@@ -10,7 +10,8 @@
  *
  * Activations. x is cut into spans of 32 and each written as digits of 8 bits: x = scale * (d0 + d1 / 254 + ...), every
  * digit within -127 .. 127. One digit is what is commonly called 8-bit activations, two are more than a bfloat16 holds
- * and three as many as a float32. Digits meet the weights as rows of their own do, and are added at the end.
+ * and three as many as a float32; some units may have a second digit where the others have one. Digits meet the weights
+ * as rows of their own do, and are added at the end.
  *
  * Products of a span are added as integers, exactly; spans in float32, in order. What other rows there are changes no
  * result, and the set of instructions only whether a span is multiplied by its scale and added in one rounding or two.

@@ -76,7 +76,7 @@ class TargetPart:
             begun = lambda: reading.progress("measuring 8-bit activations", 1.0)  # noqa: E731
             cost = measured(model, self.files, place.device, place.packing, begun, cancelled)
         if cost is not None:
-            model.numerics.automatic = cost.bits
+            cost.apply_to(model)
         return replace(self, model=model, cost=cost)
 
     def storage_size(self) -> int:

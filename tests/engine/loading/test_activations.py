@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,36 @@ def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
     monkeypatch.setenv("KVASIR_HOME", str(home))
     load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
     assert (home / "data" / "activations.json").read_bytes() == first, "the same file decides alike"
+
+
+@pytest.mark.slow
+@needs_native
+def test_a_model_that_needs_it_has_16_bits_where_the_errors_are_largest(
+    heard: Listener, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
+    (kept,) = json.loads((home / "data" / "activations.json").read_text()).values()
+    monkeypatch.setattr(activations, "BEARABLE", kept["divergence"] * 0.9)
+    (home / "data" / "activations.json").unlink()
+    engine = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
+    assert bits(engine) == 8
+    numerics, linears = engine.loaded.model.numerics, dict(engine.loaded.model.linears())
+    refined = linears["layers.0.down"].refined
+    assert refined.sum() == round(spec_share(heard) * len(refined))
+    assert any("two passes instead of one" in notice for notice in notices(heard))
+    for chosen, expected in (("8bit", False), ("auto", True)):
+        engine.submit(Set(key=keys.ACTIVATIONS, value=chosen))
+        engine.step()
+        assert numerics.refines is expected
+    again = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
+    assert torch.equal(dict(again.loaded.model.linears())["layers.0.down"].refined, refined), "kept with the figures"
+
+
+def spec_share(heard: Listener) -> float:
+    """The part of the spans that has 16 bits, as the switch's row says it."""
+    found = re.search(r"auto 8-bit, (\d+)\u00a0% 16-bit", spec(heard).found)
+    assert found is not None, spec(heard).found
+    return int(found[1]) / 100
 
 
 @pytest.mark.slow

@@ -50,6 +50,7 @@ from engine.compute.layers.linear.ggml_blocks import (
 )
 from engine.compute.layers.linear.int8 import Int8Rows
 from engine.compute.layers.linear.table import TableWeights
+from engine.compute.layers.numerics import LEAST_BITS
 from engine.compute.native.library import NativeLibrary, WeightLanes, declines, loaded
 
 PATH = "native product on CPU"
@@ -101,6 +102,9 @@ class NativeLinear(PackedLinear):
     factor = 1.0
     nested_table: Tensor | None = None
     nested_scales: Tensor | None = None
+    refined: Tensor | None = None
+    """``[in_features / 32]`` uint8, for the spans of an input in packed order: 1 where activations of 8 bits get 16, if
+    the numeric modes refine them."""
 
     def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         super().__init__(shape, target, device)
@@ -191,7 +195,11 @@ class NativeLinear(PackedLinear):
         return self._product(x, torch.float32)
 
     def _product(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        out = self._library.matmul(self._weights, self.ordered(x), _DIGITS[self.numerics.activations], dtype)
+        numerics, x = self.numerics, self.ordered(x)
+        if numerics.observer is not None:
+            numerics.observer(self, x)
+        refined = self.refined if numerics.activations == LEAST_BITS and numerics.refines else None
+        out = self._library.matmul(self._weights, x, _DIGITS[numerics.activations], dtype, refined)
         return out if self.bias is None else out.add_(self.bias)
 
     def rows(self, features: Tensor, dtype: torch.dtype) -> Tensor:

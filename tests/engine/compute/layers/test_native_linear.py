@@ -126,6 +126,31 @@ def test_products_are_those_of_the_digits(name: str, activations: int, kernel: t
 
 
 @each_kernel
+@each_case
+def test_refined_spans_have_16_bits_and_the_others_8(name: str, kernel: torch.dtype) -> None:
+    packed = CASES[name]()
+    layer = build(packed, kernel, 8)
+    weights = met(layer, packed, definition(packed)).double()
+    weights = weights if layer.order is None else weights[:, layer.order.long()]
+    layer.numerics.refines = True
+    layer.refined = (torch.rand(layer.in_features // UNIT) < 0.4).to(torch.uint8)
+    layer.refined[0] = 1
+    for rows in (1, 3, 9, 30):
+        x = torch.randn(rows, layer.in_features).to(kernel)
+        spans = [quantised(layer.ordered(x), bits).unflatten(-1, (-1, UNIT)) for bits in (16, 8)]
+        held = torch.where(layer.refined[:, None] > 0, *spans).flatten(-2)
+        exact, apart = held @ weights.t(), weights.abs().max()
+        allowed = held.abs() @ (weights.abs() + apart).t() * 2**-20 + 1e-5
+        found = layer.forward_float32(x)
+        assert bool(((found.double() - exact).abs() <= allowed).all()), rows
+        assert torch.equal(layer.forward_float32(x[-1:])[0], found[-1]), "whoever else is in the batch"
+    layer.refined.zero_()
+    refined = layer(x)
+    layer.numerics.refines = False
+    assert torch.equal(refined, layer(x))
+
+
+@each_kernel
 def test_no_rows_are_no_work(kernel: torch.dtype) -> None:
     layer = build(int4(Affine(64, 128, 32, 11)), kernel)
     assert layer(torch.empty(0, 128, dtype=kernel)).shape == (0, 64)
