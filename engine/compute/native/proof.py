@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.compute.native import triton_compiler
+from engine.compute.native import shipped, triton_compiler
 from engine.compute.native.gpu import TENSOR_CORES, capability
 from engine.compute.native.triton_launch import launching
 
@@ -31,6 +31,7 @@ def machine_declines(dtype: torch.dtype, device: torch.device, oldest: tuple[int
     if capability(device) < TENSOR_CORES and dtype != torch.float16:
         return "the GPU has no bfloat16"
     triton_compiler.install()
+    shipped.install()
     if torch.version.hip is not None:
         from triton import knobs
 
