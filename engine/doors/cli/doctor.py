@@ -26,7 +26,7 @@ from engine.compute.layers.linear.triton.runtime import PATH
 from engine.compute.layers.recurrent import delta_rule
 from engine.compute.layers.triton import delta, fused
 from engine.compute.models.base import CausalLM
-from engine.compute.native import shipped, triton_compiler
+from engine.compute.native import remembered, shipped, triton_compiler
 from engine.compute.native.instructions import VARIABLE, wanted
 from engine.compute.native.library import find as native_library
 from engine.compute.runner.graphs import NOT_HERE
@@ -215,7 +215,8 @@ def _triton_kernels(device: torch.device) -> str:
     if not traits(device).kernels:
         return f"not used: they are for CUDA and ROCm, and this is {traits(device).title}"
     make_current(device)
-    reason = try_kernels(choose_dtype(device).dtype, device)
+    with remembered.afresh():
+        reason = try_kernels(choose_dtype(device).dtype, device)
     return f"not used: {reason}" if reason else "tried on the GPU: a 4-bit product agrees with its definition"
 
 

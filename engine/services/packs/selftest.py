@@ -109,9 +109,10 @@ def _kernels(dtype: torch.dtype, device: torch.device) -> str:
     """Raises :class:`PackFailed` where a kernel computes wrongly; one that cannot be made is left to torch."""
     from engine.compute.layers.linear.triton.int4 import try_kernels
     from engine.compute.layers.linear.triton.trial import computed_wrongly
-    from engine.compute.native import shipped
+    from engine.compute.native import remembered, shipped
 
-    reason = try_kernels(dtype, device)
+    with remembered.afresh():
+        reason = try_kernels(dtype, device)
     if reason is None:
         return f"a 4-bit product by a Triton kernel agrees with its definition; compiled: {shipped.described(True)}"
     if computed_wrongly(reason):
