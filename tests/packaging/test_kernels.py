@@ -59,7 +59,12 @@ def chosen(only: str) -> list[loads.Entry]:
 @pytest.mark.content("packaging/kit/kernels.py")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("sm", "only"), [(90, LEAST), *(pytest.param(sm, "", marks=pytest.mark.long) for sm in loads.CARDS)]
+    ("sm", "only"),
+    [
+        pytest.param(75, LEAST, marks=pytest.mark.always),
+        (90, LEAST),
+        *(pytest.param(sm, "", marks=pytest.mark.long) for sm in loads.CARDS),
+    ],
 )
 def test_every_kernel_of_a_load_is_found_in_the_package(
     sm: int, only: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 from engine.base import folders
+from engine.base.devices import traits
 from engine.base.drivers import drivers_and_gpus
 from engine.base.files import UnreadableFileError, read_json
 
@@ -90,7 +91,7 @@ def _read() -> dict[str, list[str]]:
 @functools.cache
 def state_of(device: torch.device) -> str | None:
     """Hash of all that could change a trial's outcome; None where the driver is not known, or there is no GPU."""
-    drivers = drivers_and_gpus() if device.type == "cuda" else []
+    drivers = drivers_and_gpus() if traits(device).kernels else []
     if not drivers:
         return None
     card = torch.cuda.get_device_properties(device)
