@@ -9,7 +9,7 @@ MODEL_STAMP := $(VENV)/.real-model
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all lint native bench gpu-check screenshots package test-package measure-startup test-tritons clean
+.PHONY: run test test-all lint native bench gpu-check screenshots package test-package measure-startup test-tritons kernels clean
 
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
@@ -75,6 +75,11 @@ test-package:
 test-tritons: $(STAMP) native
 	cd packaging && PYTHONPATH=.. ../$(BIN)/python -m kit.triton_wheels ../build/tritons
 	$(PYTEST) tests/packaging/test_listed_tritons.py tests/packaging/test_triton_wheels.py
+
+# Kvasir's kernels compiled by those Tritons for every generation of GPUs, as a package brings them: build/kernels. Without
+# a GPU, in about half an hour on two cores; `make package` does the same. KERNELS is for options such as "--sm 90".
+kernels: $(STAMP) native
+	cd packaging && PYTHONPATH=.. ../$(BIN)/python -m kit.gpu_kernels ../build/kernels $(KERNELS)
 
 measure-startup: $(STAMP) native
 	$(PYTHON) packaging/smoke/startup.py $(SMOKE)

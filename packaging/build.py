@@ -20,7 +20,10 @@ FIXED = {"PYTHONHASHSEED": "1"}
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="pack with little effort: larger files, for trials")
+    parser.add_argument(
+        "--quick", action="store_true", help="pack with little effort and no compiled kernels: for trials"
+    )
+    parser.add_argument("--without-kernels", action="store_true", help="compile no kernels for GPUs: a first load does")
     parser.add_argument("--folder-only", action="store_true", help="make the program's folder and no packages")
     parser.add_argument("--compare", type=Path, metavar="OTHER", help="only say what differs from another such folder")
     arguments = parser.parse_args()
@@ -32,7 +35,7 @@ def main() -> int:
         command = [str(layout.venv_program("python")), *sys.argv]
         return subprocess.run(command, env={**os.environ, **FIXED}, check=False).returncode
     epoch, version = layout.epoch(), layout.version()
-    make_folder(epoch)
+    make_folder(epoch, kernels=not (arguments.quick or arguments.without_kernels))
     if not arguments.folder_only and sys.platform.startswith("linux"):
         make_packages(version, epoch, quick=arguments.quick)
     return 0
@@ -52,9 +55,9 @@ def inside_environment() -> bool:
     return Path(sys.prefix) == layout.VENV and os.environ.items() >= FIXED.items()
 
 
-def make_folder(epoch: int) -> None:
-    """The folder that every package holds: ``layout.PROGRAM``."""
-    from kit import licences, share
+def make_folder(epoch: int, kernels: bool = True) -> None:
+    """The folder that every package holds: ``layout.PROGRAM``; with compiled ``kernels`` for GPUs, or without."""
+    from kit import gpu_kernels, licences, share
 
     step("sources", freeze.stage_sources)
     step("programs", lambda: freeze.freeze(epoch, program_icon()))
@@ -63,6 +66,8 @@ def make_folder(epoch: int) -> None:
     if sys.platform != "darwin":  # they make GPU packs, which no Mac has
         step("interpreter", python_tree.make_python)
         step("uv", python_tree.add_uv)
+    if kernels and sys.platform.startswith("linux"):  # the lists of GPU packs are for Linux
+        step("kernels", gpu_kernels.add)
     step("menu entry, icons, manual", lambda: share.write(PROGRAM))
     step("licences", lambda: licences.collect(PROGRAM, layout.venv_program("python")))
     step("checks", check)

@@ -14,6 +14,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.compute.batch import FIRST_ROW
 from engine.compute.models.arenas import sparse_reads
 from engine.compute.models.base import CausalLM
+from engine.compute.native import shipped
 from engine.compute.runner.ahead import capture_ahead, compile_ahead
 from engine.compute.runner.runner import Runner
 from engine.compute.sampling import device as sampling
@@ -56,6 +57,8 @@ class LoadPlan:
     kind_refused: str
     notices: list[str]
     times: LoadTimes = field(default_factory=LoadTimes)
+    kernels_before: shipped.Tally = field(default_factory=shipped.tally)
+    """Where kernels had come from when this load began."""
     _memory: estimate.MemoryPlan | None = None
 
     @property
@@ -178,7 +181,7 @@ class LoadPlan:
 
     def rebuilt(self, kind: KVKind) -> LoadedModel:
         """Implements :meth:`OpenedModel.rebuilt`."""
-        again = replace(self, place=self.place._replace(kind=kind), kind_refused="")
+        again = replace(self, place=self.place._replace(kind=kind), kind_refused="", kernels_before=shipped.tally())
         return again.assemble(lambda stage, fraction: None)
 
     def _compile(self, model: CausalLM, runner: Runner, progress: Progress) -> None:
@@ -237,7 +240,8 @@ class LoadPlan:
         declined = list(fallbacks(made.model, files.name))
         notices = [*self.notices, *files.notices, *declined]
         templates = files.template.notice if checkpoint.pooling is None else ""
-        notices += [text for text in (templates, self.kind_refused, self.tower.reason) if text]
+        compiled = shipped.sentence(self.kernels_before)
+        notices += [text for text in (templates, self.kind_refused, self.tower.reason, compiled) if text]
         cost = self.target.cost
         if cost is not None and not cost.bearable and self.options.automatic_activations:
             notices.append(cost.notice(files.name))

@@ -23,8 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 from torch import Tensor
-from triton.backends.compiler import GPUTarget
-from triton.runtime import driver
 
 from engine.cache.pool import pages_for
 from engine.compute.attention import writing
@@ -46,34 +44,10 @@ from engine.compute.runner.runner import Runner
 from engine.config.model import ModelConfig
 from tests.gpu.kernel_kinds import KINDS
 from tests.gpu.pretended import LLAMA_8B, shortened
+from tests.gpu.pretended_driver import Driver, triton_driver
 
 CPU = torch.device("cpu")
 CONTEXT = 4096
-
-
-class _Driver:
-    """Stands for Triton's driver of an H100: it loads nothing and launches nothing."""
-
-    class utils:  # noqa: N801 - the name that Triton asks for
-        load_binary = staticmethod(lambda *_: (1, 1, 0, 0, 1024))
-        get_device_properties = staticmethod(lambda _: {"max_shared_mem": 232448, "multiprocessor_count": 132})
-
-    launches = 0
-
-    def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def launcher_cls(self, src: Any, metadata: Any) -> Callable[..., None]:
-        def run(*_: Any) -> None:
-            _Driver.launches += 1
-
-        return run
 
 
 class Weights:
@@ -115,7 +89,7 @@ def on_a_pretended_gpu() -> Any:
         return writing._by_kernels(store, layer, qk, heads, v, rope, to)
 
     with ExitStack() as stack:
-        driver.set_active(_Driver())  # type: ignore[arg-type]
+        stack.enter_context(triton_driver(90))
         for owner, name, value in (
             (TritonAttention, "declines", lambda *_: None),
             (launch, "processors", lambda _: 132),
@@ -194,9 +168,9 @@ def main() -> None:
             for made in (eager, graphed):
                 for _ in range(4):
                     made.forward(rows())
-            _Driver.launches = 0
+            Driver.launches = 0
             eager.forward(rows())
-            launches = _Driver.launches
+            launches = Driver.launches
             assert graphed.eager == "", graphed.eager
             unit, slow, fast = (
                 loop(),

@@ -45,7 +45,7 @@ from engine.compute.layers.triton import delta, fused
 from engine.compute.models.arenas import new_store
 from engine.compute.models.base import CausalLM
 from engine.compute.models.registry import family
-from engine.compute.native import triton_launch
+from engine.compute.native import gpu, triton_launch
 from engine.compute.runner.buffers import sixteens
 from engine.config.attention import AttentionConfig
 from engine.config.feed_forward import MLPConfig, MoEConfig
@@ -189,11 +189,13 @@ class _Launches(list[triton_launch.Launch]):
 
 
 @contextmanager
-def pretended(fused: bool = True) -> Iterator[Trace]:
+def pretended(
+    fused: bool = True, version: tuple[int, int] = (9, 0), multiprocessors: int = MULTIPROCESSORS
+) -> Iterator[Trace]:
     """Inside, tensors on "cuda" are fake, Kvasir's kernels are trusted, and what is asked of the GPU is in the trace.
 
     Make models inside it, for what has been chosen on a CPU stays so. ``fused`` False: kernels between products and
-    attention have failed their trials.
+    attention have failed their trials. ``version``: the GPU's compute capability.
     """
     trace = Trace()
     gathered = _Launches(trace)
@@ -206,10 +208,12 @@ def pretended(fused: bool = True) -> Iterator[Trace]:
         for module, name in [*PROOFS, *FUSED]:
             reason = None if fused or (module, name) in PROOFS else "it computes wrongly"
             stack.enter_context(mock.patch.object(module, name, return_value=reason))
-        for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
+        for name, value in {"is_available": True, "current_device": 0, "get_device_capability": version}.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
+        gpu.capability.cache_clear()
+        stack.callback(gpu.capability.cache_clear)
         for module in (launch, quest, plane_layer):
-            stack.enter_context(mock.patch.object(module, "processors", return_value=MULTIPROCESSORS))
+            stack.enter_context(mock.patch.object(module, "processors", return_value=multiprocessors))
         stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(fake_cuda())

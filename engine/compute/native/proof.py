@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from engine.compute.native import triton_compiler
+from engine.compute.native import remembered, shipped, triton_compiler
 from engine.compute.native.gpu import TENSOR_CORES, capability
 from engine.compute.native.triton_launch import launching
 
@@ -31,12 +31,27 @@ def machine_declines(dtype: torch.dtype, device: torch.device, oldest: tuple[int
     if capability(device) < TENSOR_CORES and dtype != torch.float16:
         return "the GPU has no bfloat16"
     triton_compiler.install()
+    shipped.install()
     if torch.version.hip is not None:
         from triton import knobs
 
         # A variant would also depend on whether an arena has more than 2 GB, which no caller of a launch says.
         knobs.amd.use_buffer_ops = False
     return None
+
+
+def tried(what: tuple[object, ...], device: torch.device, compare: Callable[[], str | None]) -> str | None:
+    """Same as :func:`failure`, without a trial where it has passed here before.
+
+    ``what`` names the trial and its traits, each of which reads the same in every process.
+    """
+    trial = repr(what)
+    if remembered.agrees(trial, device):
+        return None
+    reason = failure(compare)
+    if reason is None:
+        remembered.keep(trial, device)
+    return reason
 
 
 def failure(compare: Callable[[], str | None]) -> str | None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.base.devices import traits
 from engine.compute.batch import power_of_two
-from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.proof import machine_declines, tried
 from engine.compute.native.triton_launch import Variants
 from engine.compute.sampling import noise
 from engine.compute.sampling.draw import Draw, kind_of
@@ -225,14 +225,14 @@ def draw(logits: Tensor, draws: Sequence[Draw]) -> list[int | None] | None:
 def declines(dtype: torch.dtype, vocabulary: int, device: torch.device, reference: Reference) -> str | None:
     """Reason logits of this kind are not drawn by the kernels, which must first agree with ``reference`` on the device.
 
-    Raises only torch.OutOfMemoryError, see :func:`failure`.
+    Raises only torch.OutOfMemoryError, see :func:`engine.compute.native.proof.failure`.
     """
     reason = machine_declines(torch.bfloat16 if dtype == torch.float32 else dtype, device)
     if reason is not None:
         return reason
     if vocabulary > LARGEST_VOCABULARY:
         return f"it draws from at most {LARGEST_VOCABULARY:,} tokens, and the model has {vocabulary:,}"
-    return failure(lambda: compare(dtype, vocabulary, device, reference))
+    return tried(("sampling", dtype, vocabulary), device, lambda: compare(dtype, vocabulary, device, reference))
 
 
 def compare(dtype: torch.dtype, vocabulary: int, device: torch.device, reference: Reference) -> str | None:

@@ -26,7 +26,7 @@ from engine.compute.layers.linear.triton.runtime import PATH
 from engine.compute.layers.recurrent import delta_rule
 from engine.compute.layers.triton import delta, fused
 from engine.compute.models.base import CausalLM
-from engine.compute.native import triton_compiler
+from engine.compute.native import remembered, shipped, triton_compiler
 from engine.compute.native.instructions import VARIABLE, wanted
 from engine.compute.native.library import find as native_library
 from engine.compute.runner.graphs import NOT_HERE
@@ -196,6 +196,7 @@ def compiler_facts(device: torch.device) -> list[tuple[str, str]]:
     return [
         ("Triton", _triton_version() if triton else "not installed; torch's own operations are used"),
         ("Triton kernels", _triton_kernels(device)),
+        ("compiled kernels", shipped.described(triton is not None and traits(device).kernels)),
         ("Triton's C compiler", (triton_compiler.c_compiler() or "not found") if triton else "not needed"),
         ("C compiler", triton_compiler.system_compiler() or missing),
         ("native code", reason or "built from the present source"),
@@ -214,7 +215,8 @@ def _triton_kernels(device: torch.device) -> str:
     if not traits(device).kernels:
         return f"not used: they are for CUDA and ROCm, and this is {traits(device).title}"
     make_current(device)
-    reason = try_kernels(choose_dtype(device).dtype, device)
+    with remembered.afresh():
+        reason = try_kernels(choose_dtype(device).dtype, device)
     return f"not used: {reason}" if reason else "tried on the GPU: a 4-bit product agrees with its definition"
 
 

@@ -109,10 +109,12 @@ def _kernels(dtype: torch.dtype, device: torch.device) -> str:
     """Raises :class:`PackFailed` where a kernel computes wrongly; one that cannot be made is left to torch."""
     from engine.compute.layers.linear.triton.int4 import try_kernels
     from engine.compute.layers.linear.triton.trial import computed_wrongly
+    from engine.compute.native import remembered, shipped
 
-    reason = try_kernels(dtype, device)
+    with remembered.afresh():
+        reason = try_kernels(dtype, device)
     if reason is None:
-        return "a 4-bit product by a Triton kernel agrees with its definition"
+        return f"a 4-bit product by a Triton kernel agrees with its definition; compiled: {shipped.described(True)}"
     if computed_wrongly(reason):
         raise PackFailed(f"Kvasir's kernels compute wrongly on this GPU: {reason}. Update the GPU's driver.")
     return f"kernels fall back to torch because {reason}"

@@ -12,6 +12,7 @@ import torch
 
 from engine.compute.batch import ForwardOutput
 from engine.compute.models.families.llama import Model as Llama
+from engine.compute.native import shipped
 from engine.compute.runner.runner import Runner
 from engine.loading.model import LoadModel
 from engine.loop.commands import AddRequest
@@ -86,6 +87,30 @@ def test_what_a_load_runs_goes_by_the_switches_of_the_user(
     engine.step()
     assert engine.loaded is not None
     assert not seen[-1], "nothing may be captured by a load where graphs are switched off"
+
+
+def test_a_load_tells_which_kernels_it_has_compiled(
+    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the reason that the package has none for them; the same model loads in silence where all were there."""
+    unknown = shipped.Kernels(tmp_path, "3.6.0", 87)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(shipped, "here", lambda: unknown)
+    step = Runner.forward
+
+    def compiling(self: Runner, *args: Any, **options: Any) -> ForwardOutput:
+        shipped._count(compiled=1)
+        return step(self, *args, **options)
+
+    engine = load(heard, models / "target")
+    assert engine.loaded is not None
+    assert not [text for text in engine.loaded.card.notices if "kernels were compiled" in text]
+    monkeypatch.setattr(Runner, "forward", compiling)
+    engine = load(heard, models / "target")
+    assert engine.loaded is not None
+    told = [text for text in engine.loaded.card.notices if "kernels were compiled" in text]
+    assert len(told) == 1
+    assert "the package has none for Triton 3.6.0" in told[0]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.compute.attention import interface
 from engine.compute.attention.triton import trial
 from engine.compute.batch import power_of_two
-from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.proof import machine_declines, tried
 from engine.compute.native.triton_launch import Variants
 
 _variants = Variants()
@@ -47,7 +47,9 @@ def serves(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> bool:
 @functools.cache
 def disagrees(width: int, dtype: torch.dtype, device: torch.device) -> str | None:
     """Reason torch merges heads of ``width`` channels; None where the kernel is to be trusted."""
-    return machine_declines(dtype, device) or failure(lambda: compare(width, dtype, device))
+    return machine_declines(dtype, device) or tried(
+        ("merge", width, dtype), device, lambda: compare(width, dtype, device)
+    )
 
 
 def compare(width: int, dtype: torch.dtype, device: torch.device) -> str | None:

@@ -16,7 +16,7 @@ from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.cache.techniques.kivi.store import KiviStore
 from engine.compute.attention.rotation import RotaryStep, rotate
 from engine.compute.attention.triton import pack
-from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.proof import machine_declines, tried
 
 PAGES, HEADS, KV_HEADS = 3, 4, 2
 ROWS = (PAGES - 1) * PAGE_SIZE
@@ -30,7 +30,8 @@ def disagrees(
     """Reason not to trust the kernels here with heads of ``width`` channels, the first ``turns`` of them rotated; None
     where they store the same numbers as torch on the host. ``bits`` are those of a key and of a value.
     """
-    return machine_declines(dtype, device) or failure(lambda: compare(kind, bits, width, turns, dtype, device))
+    traits = kind, bits, width, turns, dtype
+    return machine_declines(dtype, device) or tried(("pack", *traits), device, lambda: compare(*traits, device))
 
 
 def compare(

@@ -12,7 +12,7 @@ from engine.cache.stores.packed import PackedKV
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.attention.triton import quest, trial
 from engine.compute.batch import Batch
-from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.proof import machine_declines, tried
 
 SHAPES = [(150, 1), (94, 3)]
 PAGES = 4
@@ -24,7 +24,9 @@ def disagrees(width: int, softcap: bool, dtype: torch.dtype, device: torch.devic
     """Reason not to trust the kernels here with heads of ``width`` channels; None where they agree."""
     if width % 8 or width > 256:
         return f"it has no heads of {width}"
-    return machine_declines(dtype, device) or failure(lambda: compare(width, softcap, dtype, device))
+    return machine_declines(dtype, device) or tried(
+        ("quest", width, softcap, dtype), device, lambda: compare(width, softcap, dtype, device)
+    )
 
 
 def compare(width: int, softcap: bool, dtype: torch.dtype, device: torch.device) -> str | None:

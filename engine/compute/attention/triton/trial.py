@@ -17,7 +17,7 @@ from engine.compute.attention.backends.reference import ReferenceAttention
 from engine.compute.attention.interface import AttnSpec, KeyRange
 from engine.compute.attention.triton import launch
 from engine.compute.batch import Batch, HostShape
-from engine.compute.native.proof import failure
+from engine.compute.native.proof import tried
 
 TOLERANCE = 0.02
 """Share of the largest value by which 16 bits may differ."""
@@ -42,7 +42,9 @@ def disagrees(
 
     ``per_kv``: query heads to each KV head.
     """
-    return failure(lambda: compare(kind, widths, window, softcap, tree, dtype, device, per_kv=per_kv))
+    traits = kind, widths, window, softcap, tree, dtype
+    what = "attention", *traits, per_kv
+    return tried(what, device, lambda: compare(*traits, device, per_kv=per_kv))
 
 
 def compare(

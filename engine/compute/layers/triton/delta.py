@@ -15,7 +15,7 @@ from engine.cache.stores.transfer import on_device
 from engine.compute.batch import power_of_two
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native.delta import DeltaWeights
-from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.proof import machine_declines, tried
 from engine.compute.native.triton_launch import Variants
 from engine.config.states import RecurrentShape
 
@@ -49,7 +49,9 @@ def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, d
     for width in (shape.key, shape.value):
         if width > WIDEST or width % 16 or width % min(PART, width):
             return f"it has no heads of {width} numbers"
-    return machine_declines(dtype, device) or failure(lambda: compare(shape, dtype, device, definition))
+    return machine_declines(dtype, device) or tried(
+        ("delta", shape, dtype), device, lambda: compare(shape, dtype, device, definition)
+    )
 
 
 def delta_rule(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.compute.batch import power_of_two
-from engine.compute.native.proof import failure, machine_declines
+from engine.compute.native.proof import machine_declines, tried
 from engine.compute.native.triton_launch import Variants
 
 WIDEST = 16384
@@ -76,13 +76,17 @@ def norm_disagrees(size: int, weight: torch.dtype, dtype: torch.dtype, device: t
     """Reason torch adds and normalises rows of ``size`` channels; None where the kernel is to be trusted."""
     if size > WIDEST or size % 8:
         return f"it has no rows of {size} channels"
-    return machine_declines(dtype, device) or failure(lambda: compare_norm(size, weight, dtype, device))
+    return machine_declines(dtype, device) or tried(
+        ("norm", size, weight, dtype), device, lambda: compare_norm(size, weight, dtype, device)
+    )
 
 
 @functools.cache
 def gate_disagrees(kind: Gating, dtype: torch.dtype, device: torch.device) -> str | None:
     """Reason torch gates; None where the kernel is to be trusted."""
-    return machine_declines(dtype, device) or failure(lambda: compare_gate(kind, dtype, device))
+    return machine_declines(dtype, device) or tried(
+        ("gate", kind, dtype), device, lambda: compare_gate(kind, dtype, device)
+    )
 
 
 def compare_norm(size: int, weight: torch.dtype, dtype: torch.dtype, device: torch.device) -> str | None:

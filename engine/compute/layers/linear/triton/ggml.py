@@ -134,7 +134,7 @@ def _disagrees(type: int, whole: bool, raw: bool, dtype: torch.dtype, device: to
     def layer(target: Target) -> Layer:
         return of_data(type, data.to(device), target, raw)
 
-    return disagrees(layer, lambda: dequantise(type, data), dtype, device)
+    return disagrees(("ggml", type, whole, raw), layer, lambda: dequantise(type, data), dtype, device)
 
 
 def sample(type: int, rows: int, in_features: int) -> Tensor:

@@ -65,7 +65,8 @@ def _disagrees(
     plane: int, padded: bool, scales: torch.dtype, symmetric: bool, dtype: torch.dtype, device: torch.device
 ) -> str | None:
     part = Int4Sample(72, plane * (20 + padded), plane, scales, symmetric)
-    return disagrees(part.layer, part.weight, dtype, device)
+    what = "int4", plane, padded, scales, symmetric
+    return disagrees(what, part.layer, part.weight, dtype, device)
 
 
 class Int4Sample:

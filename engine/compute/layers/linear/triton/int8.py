@@ -110,7 +110,7 @@ def triton_declines(shape: LinearShape, target: Target) -> str | None:
 @functools.cache
 def _disagrees(plane: int, scales: torch.dtype, zeros: bool, dtype: torch.dtype, device: torch.device) -> str | None:
     sample = Int8Sample(72, max(plane, TURN) * 3, plane, scales, zeros)
-    return disagrees(sample.layer, sample.weight, dtype, device)
+    return disagrees(("int8", plane, scales, zeros), sample.layer, sample.weight, dtype, device)
 
 
 class Int8Sample:

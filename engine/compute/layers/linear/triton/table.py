@@ -64,7 +64,7 @@ def triton_declines(shape: LinearShape, target: Target) -> str | None:
 @functools.cache
 def _disagrees(plane: int, padded: bool, nested: bool, dtype: torch.dtype, device: torch.device) -> str | None:
     sample = TableSample(72, plane * (20 + padded), plane, Nested(16, 0.03) if nested else None)
-    return disagrees(sample.layer, sample.weight, dtype, device)
+    return disagrees(("table", plane, padded, nested), sample.layer, sample.weight, dtype, device)
 
 
 class TableSample:

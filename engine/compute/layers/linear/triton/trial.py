@@ -10,21 +10,25 @@ from torch import Tensor
 from engine.compute.layers.linear.base import Target
 from engine.compute.layers.linear.triton.layer import TritonLinear
 from engine.compute.layers.numerics import Numerics
-from engine.compute.native.proof import failure
+from engine.compute.native.proof import tried
 
 _WRONG = "do not agree with the definition here"
 _UNSTEADY = "depends on the other rows"
 
 
 def disagrees(
-    layer: Callable[[Target], TritonLinear], weight: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
+    what: tuple[object, ...],
+    layer: Callable[[Target], TritonLinear],
+    weight: Callable[[], Tensor],
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> str | None:
     """Compute small products on the device and compare them with the definition: a wrong kernel must not be used.
 
-    ``weight()`` is ``W [N, K]`` of the layer by the definition. Raises only torch.OutOfMemoryError, see
-    :func:`failure`.
+    ``what`` has all that decides about the kernels besides ``dtype``; ``weight()`` is ``W [N, K]`` of the layer by the
+    definition. Raises only torch.OutOfMemoryError, see :func:`engine.compute.native.proof.failure`.
     """
-    return failure(lambda: _compare(layer, weight, dtype, device))
+    return tried((*what, dtype), device, lambda: _compare(layer, weight, dtype, device))
 
 
 def computed_wrongly(reason: str) -> bool:

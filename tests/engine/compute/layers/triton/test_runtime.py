@@ -21,7 +21,7 @@ def reason(error: Exception) -> str | None:
     def layer(target: Target) -> PackedLinear:
         raise error
 
-    return disagrees(layer, lambda: torch.ones(1, 1), torch.float16, CPU)
+    return disagrees(("a layer",), layer, lambda: torch.ones(1, 1), torch.float16, CPU)
 
 
 def test_reasons() -> None:
