@@ -21,8 +21,10 @@ from engine.base.terminal import console as plain_console
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
 from engine.compute.attention.triton import pack_trial
+from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton.int4 import try_kernels
 from engine.compute.layers.linear.triton.runtime import PATH
+from engine.compute.layers.mlp import GatedMLP
 from engine.compute.layers.recurrent import delta_rule
 from engine.compute.layers.triton import delta, fused
 from engine.compute.models.base import CausalLM
@@ -247,6 +249,11 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
             yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
 
 
+WITHIN = "norm, gating and addition within products"
+APART = {WITHIN: "kernels of their own"}
+"""Chosen where a kernel of several parts declines, if not torch."""
+
+
 def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
     """Yield the operations between a layer's products, each one fused kernel on a GPU where it has passed its trial."""
     if not traits(model.device).kernels:
@@ -262,11 +269,19 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
     if config.mlp.activation not in ("relu", "relu2"):
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
         reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.mlp.activation, *kinds)
+    block = next((mlp for layer in model.layers if isinstance(mlp := getattr(layer, "mlp", None), GatedMLP)), None)
+    if block is not None:
+        x, gated = (torch.empty(1, each.in_features, dtype=model.dtype, device=model.device)
+                    for each in (block.gate_up, block.down))  # fmt: skip
+        norm = torch.ones(config.hidden_size, dtype=weight, device=model.device)
+        around = Surroundings(norm, config.rms_norm_eps, config.mlp.activation), Surroundings(stream=x)
+        reason = block.gate_up.declines_within(x, around[0]) or block.down.declines_within(gated, around[1])
+        reasons[WITHIN] = reason
     if isinstance(config.recurrent, RecurrentShape):
         reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds, delta_rule.by_torch)
     for part, reason in reasons.items():
         declined = () if reason is None else (f"{PATH}: {reason}",)
-        yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)
+        yield Kernel(part, config.num_layers, PATH if reason is None else APART.get(part, "torch"), declined)
 
 
 def _kernel_table(loaded: LoadedModel) -> Table:
