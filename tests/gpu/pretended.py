@@ -58,6 +58,7 @@ MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
 FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees"), (surrounded, "disagrees")]
+FUSED += [(trial, "merges_wrongly"), (trial, "writes_wrongly")]
 """The same of what lies between them."""
 PROOFS = [
     (trial, "disagrees"),

@@ -88,16 +88,22 @@ class Attention:
         mixed = self.mixed if step.kv.hadamard else None
         sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes, mixed)
         rope = step.ropes[self.rope] if self.rotary else None
-        if v is None:
-            q = self.turned(qk, step.ropes, mixed)
-        else:
-            q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement, mixed)
-        if step.query_scale is not None:
-            q = q * step.query_scale
-            sink_q = None if sink_q is None else sink_q * step.query_scale
-        need_lse = self.sinks is not None
-        kv = step.kv.view(self.place)
-        out, lse = step.attention.attend(q, kv, self.spec, batch, step.kv.group_of(self.place), need_lse, sink_q=sink_q)
+        need_lse, found = self.sinks is not None, None
+        if qk.is_cuda and v is not None and mixed is None and sink_q is None and step.query_scale is None:
+            found = step.attention.attend_new(
+                step.kv, self.place, qk, self.heads, v, rope, self.spec, batch, need_lse
+            )  # fmt: skip
+        if found is None:
+            if v is None:
+                q = self.turned(qk, step.ropes, mixed)
+            else:
+                q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement, mixed)
+            if step.query_scale is not None:
+                q = q * step.query_scale
+                sink_q = None if sink_q is None else sink_q * step.query_scale
+            kv, group = step.kv.view(self.place), step.kv.group_of(self.place)
+            found = step.attention.attend(q, kv, self.spec, batch, group, need_lse, sink_q=sink_q)
+        out, lse = found
         if self.sinks is not None and lse is not None:
             out = self.with_sinks(out, lse, self.sinks)
         return self.opened(out.reshape(qkv.shape[0], -1), gate, x)

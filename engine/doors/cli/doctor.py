@@ -20,7 +20,7 @@ from engine.base.devices import make_current, traits
 from engine.base.terminal import console as plain_console
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
-from engine.compute.attention.triton import pack_trial
+from engine.compute.attention.triton import pack_trial, trial
 from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton.int4 import try_kernels
 from engine.compute.layers.linear.triton.runtime import PATH
@@ -250,7 +250,8 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
 
 
 WITHIN = "norm, gating and addition within products"
-APART = {WITHIN: "kernels of their own"}
+IN_ATTENTION = "rotation, writing and merging within attention"
+APART = dict.fromkeys((WITHIN, IN_ATTENTION), "kernels of their own")
 """Chosen where a kernel of several parts declines, if not torch."""
 
 
@@ -264,6 +265,11 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         turns = config.positions.rope.width(config.attention.head_dim) if any(config.positions.rotary) else 0
         kind = "rotation and writing of keys and values"
         reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.attention.head_dim, turns, *kinds)
+        own = config.attention
+        widths, per_kv, window = (own.head_dim,) * 2, own.num_heads // own.num_kv_heads, any(own.windows)
+        more = window, own.softcap is not None, *kinds, per_kv
+        reason = trial.writes_wrongly("dense", widths, turns, *more) or trial.merges_wrongly("dense", widths, *more)
+        reasons[IN_ATTENTION] = reason
     weight = torch.float32 if config.unit_offset_norms else model.dtype
     reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *kinds)
     if config.mlp.activation not in ("relu", "relu2"):

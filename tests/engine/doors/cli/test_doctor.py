@@ -23,7 +23,7 @@ def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
             declined = list(fused_kernels(model))
         with mock.patch.object(surrounded, "disagrees", return_value="it computes wrongly"):
             apart = list(fused_kernels(model))[-1]
-    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 4
+    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 5
     assert apart == (
         "norm, gating and addition within products", 2, "kernels of their own", ("Triton kernel: it computes wrongly",)
     )  # fmt: skip
