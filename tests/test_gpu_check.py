@@ -146,7 +146,7 @@ def test_the_page_says_which_predictions_fell(tmp_path: Path) -> None:
         "FAILED: sampling, the file: sampling.json cannot be read",
         "test_triton.py::test_11\n    E  wrong by 3",
         "and 2 more in tests.json",
-        "FELL, above: kernels a step, as served: 400 kernels, predicted at most 330 kernels",
+        "FELL, above: kernels a step, as served: 400 kernels, predicted at most 175 kernels",
         "gate_up, one row: 30 µs as served; 25 µs with 32 outputs a tile, 4 slices, 2 stages",
         "chat: 4 decoding steps ran eagerly (this shape is new)",
         "900.5 µs a step in  128.0 x multiply",

@@ -22,7 +22,7 @@ import torch
 
 from engine.cache.stores.packed import Flush, PackedKV
 from engine.compute.attention.interface import AttnSpec
-from engine.compute.attention.rotation import RotaryStep
+from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.attention.triton import (
     kernels,
     launch,
@@ -79,6 +79,21 @@ def attention(
         launch.attend(q, kv, spec, batch, 0, ranges, bound, bound)
     read = widths[0] if kind == "latent" else sum(widths)
     return Made(found[0], found[0].keywords["BN"] * read, "MMA")
+
+
+def whole(kind: str, dtype: torch.dtype, widths: tuple[int, int] = (128, 128), context: int = 4000) -> Made:
+    """One row, which attention rotates and writes, and whose last split merges."""
+    kv = arenas(kind, dtype, widths)
+    batch = trial.batch_on(trial.batch_of([(context, 1)]), META)
+    qkv = torch.empty(1, 48, max(widths), dtype=dtype, device=META)
+    q, k, v = qkv[..., : widths[0]].split((32, 8, 8), 1)
+    numbers = torch.empty(1, dtype=torch.int64, device=META)
+    rope = TableRotaryStep(torch.empty(4096, 2, widths[0], dtype=dtype, device=META), numbers)
+    new = launch.NewRows(k, v[..., : widths[1]], rope, numbers)
+    with recorded(KERNELS) as found:
+        launch.attend(q, kv, AttnSpec(0.1), batch, arrived=trial.arrivals(META), new=new)
+    assert len(found) == 1
+    return Made(found[0], found[0].keywords["BN"] * sum(widths), "MMA")
 
 
 def combining(dtype: torch.dtype) -> Made:
@@ -151,6 +166,12 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "decode dense 256": lambda dtype: attention("dense", dtype, (256, 256)),
     "decode int4 256": lambda dtype: attention("int4", dtype, (256, 256)),
     "decode latent": lambda dtype: attention("latent", dtype, (576, 512), 16),
+    "whole dense": lambda dtype: whole("dense", dtype),
+    "whole dense 64": lambda dtype: whole("dense", dtype, (64, 64)),
+    "whole dense 256": lambda dtype: whole("dense", dtype, (256, 256)),
+    "whole int8": lambda dtype: whole("int8", dtype),
+    "whole fp8": lambda dtype: whole("fp8", dtype),
+    "whole int4": lambda dtype: whole("int4", dtype),
     "8 rows dense": lambda dtype: attention("dense", dtype, rows=8),
     "tree dense": lambda dtype: attention("dense", dtype, rows=8, tree=True),
     "tree, bounds, cap": lambda dtype: attention("dense", dtype, rows=8, tree=True, spec=CAPPED, ranges=True),

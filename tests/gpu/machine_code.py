@@ -31,8 +31,9 @@ from triton import compile, knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.linear.base import Linear, Surroundings
 from engine.compute.layers.linear.dense import Dense
+from engine.compute.layers.linear.triton import surrounded
 from engine.compute.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
 from engine.compute.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
@@ -114,6 +115,28 @@ def sorted_launches(
     with triton_launch.gathering() as found:
         ExpertStack([layer] * 8).multiply(torch.empty(16, inputs, dtype=dtype, device=meta), rows, 2)
     return Launch(found[0].kernel, found[0].args, found[0].keywords)
+
+
+def surrounded_launches(
+    kind: str, dtype: torch.dtype, cut: Tile, outputs: int = OUTPUTS, inputs: int = INPUTS
+) -> dict[str, Launch]:
+    """What a layer of that kind in planes launches for one row with what surrounds it in a layer: of q, k and v, of the
+    output, of gates and ups."""
+    layer = KINDS[kind](outputs, inputs, dtype, torch.device("meta"), Numerics()).layer
+    assert isinstance(layer, PlaneLinear)
+    layer.cut = lambda rows: cut  # type: ignore[method-assign]
+    x, norm, stream = (torch.empty(1, size, dtype=dtype, device="meta") for size in (inputs, inputs, outputs))
+    found = {}
+    for name, around in {
+        "norm": Surroundings(norm[0], 1e-5),
+        "addition": Surroundings(stream=stream),
+        "norm and gating": Surroundings(norm[0], 1e-5, "silu"),
+        "gating": Surroundings(gating="silu"),
+    }.items():
+        with triton_launch.gathering() as launches:
+            surrounded.multiply(layer, x, around)
+        found[name] = Launch(launches[0].kernel, launches[0].args, launches[0].keywords)
+    return found
 
 
 Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
@@ -248,6 +271,16 @@ def cases(kind: str, sm: int) -> Iterator[tuple[str, Cut | None]]:
         yield "dequantise", None
 
 
+def _looked_at(kind: str, sm: int, dtype: torch.dtype, options: argparse.Namespace) -> Iterator[tuple[str, Launch]]:
+    if options.surrounded:
+        for cut in (SOME, DEEP) if sm != TURING and in_planes(kind) else ():
+            yield from surrounded_launches(kind, dtype, cut).items()
+        return
+    for rows, cut in cases(kind, sm):
+        by_experts = options.experts and isinstance(cut, Tile | WideTile)
+        yield rows, (sorted_launches if by_experts else launches)(kind, dtype, cut)  # type: ignore[arg-type]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sm", type=int, nargs="+", default=[TURING, *TARGETS])
@@ -255,20 +288,16 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
     parser.add_argument("--experts", action="store_true", help="look at the products of experts instead")
+    parser.add_argument("--surrounded", action="store_true", help="look at products with what surrounds them instead")
     parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
     titles = "kind", "rows", "sm", "instr/weight", "share", "regs", "shared", "spills", "wide"
-    print("{:26} {:10} {:>4} {:>12} {:>6} {:>5} {:>7} {:>6} {:>5}".format(*titles))
+    print("{:26} {:15} {:>4} {:>12} {:>6} {:>5} {:>7} {:>6} {:>5}".format(*titles))
     for kind, sm in itertools.product([kind for kind in KINDS if options.kernel in kind], options.sm):
-        for rows, cut in cases(kind, sm):
-            made = torch.float16 if sm == TURING else dtype
-            if options.experts and isinstance(cut, Tile | WideTile):
-                launch = sorted_launches(kind, made, cut)
-            else:
-                launch = launches(kind, made, cut)
+        for rows, launch in _looked_at(kind, sm, torch.float16 if sm == TURING else dtype, options):
             code = look(launch, sm)
-            print(f"{kind:26} {rows:10} {sm:4} {code.per_weight:12.2f} {code.share:6.2f} {code.registers:5} "
+            print(f"{kind:26} {rows:15} {sm:4} {code.per_weight:12.2f} {code.share:6.2f} {code.registers:5} "
                   f"{code.shared:7} {code.spilled:6} {code.wide:5}", flush=True)  # fmt: skip
             if options.operations:
                 print("    " + ", ".join(f"{count} {name}" for name, count in code.operations.most_common(14)))

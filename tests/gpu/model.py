@@ -27,6 +27,13 @@ GAP = 1.8 * US
 """Between the end of a kernel of a graph and the first program of the next: a launch of 1.3, and half a microsecond."""
 
 
+WITH_NORM = 568.0
+"""Instructions a warp and turn of a product that takes x through registers, for the norm (machine_code.py)."""
+NORM, LAST_SPLIT = 0.6 * US, 1.4 * US
+"""Estimates from latencies of L2: a row read and summed up by every program before its product; and a count, a read of
+all parts and a write by the last split."""
+
+
 class Card(NamedTuple):
     """``bandwidth`` in bytes a second as a read-only pass reaches it, ``latency`` under load, ``clock`` in Hz."""
 
@@ -221,6 +228,16 @@ def served_step(of_qkv: int, of_o: int, of_down: int) -> float:
     )  # the head in 16 bits 245, sampling and the like 33, by the profile
 
 
+def five_kernels(of_qkv: int, of_o: int, of_down: int) -> float:
+    """The same step with norms, gating and additions within the products, and all of attention one kernel."""
+    attention = Kernel(fixed=3.0 * US + LAST_SPLIT)
+    layer = [
+        *(product(6144, 4096, of_qkv, WITH_NORM), attention, product(4096, 4096, of_o)),
+        *(product(28672, 4096, 2, WITH_NORM), product(4096, 14336, of_down)),
+    ]
+    return 32 * (_layer(layer, early=False) + 2 * NORM) + 278 * US
+
+
 def published_step() -> float:
     """A 1B in bf16 with six kernels a layer, all of whose weights are asked for before a program waits."""
     row = 2 * 2048
@@ -245,6 +262,7 @@ def main() -> None:
         two, four = (seconds(H200, [product(outputs, inputs, slices)]) / US for slices in (2, 4))
         print(f"{name:28} {two:8.1f} µs with 2 slices, {four:.1f} with 4")
     two, four = served_step(2, 2, 2), served_step(2, 4, 4)
+    print(f"a step of five kernels a layer with 4 slices of o and of down: {five_kernels(2, 4, 4) / US:.0f} µs")
     print(f"a step with 2 slices everywhere: {two / US:.0f} µs; with 4 of o and of down: {four / US:.0f}")
 
 

@@ -38,7 +38,7 @@ from engine.compute.layers.experts import grouped
 from engine.compute.layers.linear import choose
 from engine.compute.layers.linear.base import Linear, LinearShape, Target
 from engine.compute.layers.linear.dense import Dense
-from engine.compute.layers.linear.triton import ggml, int4, int8, plane_layer, table
+from engine.compute.layers.linear.triton import ggml, int4, int8, plane_layer, surrounded, table
 from engine.compute.layers.linear.triton.experts import stacked
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.triton import delta, fused
@@ -57,7 +57,8 @@ from tests.engine.compute.models.fake_cuda import CUDA, fake_cuda, on_cuda, padd
 MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
-FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees")]
+FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees"), (surrounded, "disagrees")]
+FUSED += [(trial, "merges_wrongly"), (trial, "writes_wrongly")]
 """The same of what lies between them."""
 PROOFS = [
     (trial, "disagrees"),

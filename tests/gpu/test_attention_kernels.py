@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 from engine.cache.stores.packed import Flush, PackedKV
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.rotation import RotaryStep
-from engine.compute.attention.triton import pack, quest, trial
+from engine.compute.attention.triton import launch, pack, quest, trial
 from engine.compute.attention.triton.backend import TritonAttention
 from tests.engine.compute.attention.triton import reference
 
@@ -44,6 +44,39 @@ def test_windows_softcaps_and_trees(kind: str, window: bool, softcap: bool, tree
 @pytest.mark.parametrize("widths", [(576, 512), (40, 32)])
 def test_latents(widths: tuple[int, int]) -> None:
     assert trial.compare("latent", widths, False, False, True, torch.bfloat16, DEVICE) is None
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("width", [64, 80, 96, 128, 256])
+@pytest.mark.parametrize("kind", [*KINDS, "latent"])
+def test_the_last_split_merges(kind: str, width: int, dtype: torch.dtype) -> None:
+    assert trial.compare_merges(kind, (width, width), width == 64, width == 96, dtype, DEVICE) is None
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("width", [64, 80, 96, 128, 256])
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
+def test_attention_rotates_and_writes(kind: str, width: int, dtype: torch.dtype) -> None:
+    """What it writes is compared bit for bit."""
+    for turns in (0, width // 2, width):
+        assert trial.compare_writes(kind, (width, width), turns, turns == 0, False, dtype, DEVICE) is None
+
+
+def test_many_tiles_merge_again_and_again() -> None:
+    """Programs of many tiles end in any order: the same bits each time, and nothing left in the counts."""
+    batch = trial.batch_of([(900 + 30 * i, 1) for i in range(64)])
+    kv = trial.on(trial.arenas("dense", (128, 128), (16, 16), batch, torch.bfloat16, generator(), 8), DEVICE)
+    there, arrived = trial.batch_on(batch, DEVICE), trial.arrivals(DEVICE)
+    q = torch.randn(64, 32, 128, generator=generator()).to(DEVICE, torch.bfloat16)
+    for splits in (2, 7, 16):
+        cut = launch.cut_of(q, kv, there)._replace(splits=splits)
+        apart = launch.attend(q, kv, AttnSpec(0.09), there, 0, True, None, None, cut)
+        first = launch.attend(q, kv, AttnSpec(0.09), there, 0, True, None, None, cut, arrived)
+        assert not trial.far(first[0], apart[0].float().cpu(), trial.TOLERANCE)
+        for _ in range(200):
+            found = launch.attend(q, kv, AttnSpec(0.09), there, 0, True, None, None, cut, arrived)
+            assert torch.equal(found[0], first[0])
+        assert not arrived.any()
 
 
 def test_it_serves_what_models_ask_for() -> None:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV
+from engine.cache.stores.store import KVStore
+from engine.compute.attention.rotation import RotaryStep
 from engine.compute.batch import Batch, HostShape
 
 
@@ -131,6 +133,20 @@ class ModelAttention(Protocol):
         sink_q: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Same as `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where set."""
+
+    def attend_new(
+        self,
+        store: KVStore,
+        layer: int,
+        qk: Tensor,
+        heads: int,
+        v: Tensor,
+        rope: RotaryStep | None,
+        spec: AttnSpec,
+        batch: Batch,
+        need_lse: bool = False,
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """`writing.write_rotated` and :meth:`attend` by one kernel; None where there is none, and nothing was done."""
 
 
 def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:

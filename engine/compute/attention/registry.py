@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV
+from engine.cache.stores.packed_stores import TokenPackedStore
+from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.compute.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.compute.attention.backends.native import NativeAttention
 from engine.compute.attention.backends.reference import ReferenceAttention
@@ -19,8 +21,10 @@ from engine.compute.attention.interface import AttentionBackend, AttnProblem, At
 from engine.compute.attention.memo import PerBatch
 from engine.compute.attention.parts import AttentionPart, parts_of
 from engine.compute.attention.quest import QuestAttention
+from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import merging
 from engine.compute.attention.triton.backend import TritonAttention
+from engine.compute.attention.triton.launch import NewRows
 from engine.compute.batch import Batch, HostShape
 
 
@@ -96,6 +100,34 @@ class AttentionDispatcher:
         if shared is not None:
             return self._attend_shared(q, kv, spec, batch, group, need_lse, shared)
         return self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, need_lse, keys)
+
+    def attend_new(
+        self,
+        store: KVStore,
+        layer: int,
+        qk: Tensor,
+        heads: int,
+        v: Tensor,
+        rope: RotaryStep | None,
+        spec: AttnSpec,
+        batch: Batch,
+        need_lse: bool = False,
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Implements `ModelAttention.attend_new`."""
+        if batch.views is not None or batch.host.max_rows != 1:
+            return None
+        group = store.group_of(layer)
+        store, layer, to = store.resolve(layer, batch.placement)
+        kv = store.view(layer)
+        q, k = qk.split((heads, qk.shape[1] - heads), 1)
+        if type(store) not in (DenseKVStore, TokenPackedStore):
+            return None  # one derived from these may write otherwise
+        if self._find_shared(q, kv, spec, batch, group) is not None:
+            return None
+        backend = self._backend(q, kv, spec, batch)
+        if not isinstance(backend, TritonAttention) or backend.declines_new(q, kv, rope, spec, batch) is not None:
+            return None
+        return backend.attend_new(q, NewRows(k, v, rope, to.slots[0]), kv, spec, batch, group, need_lse)
 
     def shares_keys(self, host: HostShape) -> bool:
         """Implements `ModelAttention.shares_keys`."""

@@ -47,7 +47,7 @@ def declines(store: KVStore, layer: int, qk: Tensor, rope: RotaryStep | None) ->
     """Reason no kernel rotates and writes; None where one does, proven on this device."""
     if type(store) not in _KNOWN:
         return f"it does not know how {type(store).__name__} writes"
-    width, turns = qk.shape[2], 0 if rope is None else rope.cos.shape[-1]
+    width, turns = qk.shape[2], 0 if rope is None else rope.width
     kv = store.view(layer)
     reason = pack_trial.disagrees(kv.kind, (kv.k_bits, kv.v_bits), width, turns, qk.dtype, qk.device)
     if reason is None and kv.bounds is not None:

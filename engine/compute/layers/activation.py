@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.compute.layers.linear.base import Linear, Surroundings
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.triton import fused
 from engine.compute.native.library import find
@@ -39,6 +40,12 @@ class Gated:
 
     def __init__(self, kind: ActivationKind, numerics: Numerics) -> None:
         self.kind, self.activation = kind, Activation(kind, numerics)
+
+    def of(self, gate_up: Linear, x: Tensor) -> Tensor:
+        """``x [T, K]`` -> ``[T, I]``, gated products of a layer of gates and ups, by its own kernel where it has one
+        that gates."""
+        found = gate_up.forward_within(x, Surroundings(gating=self.kind)) if x.is_cuda else None
+        return self(gate_up(x)) if found is None else found
 
     def __call__(self, gate_up: Tensor) -> Tensor:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""

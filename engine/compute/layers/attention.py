@@ -14,14 +14,18 @@ from engine.compute.attention.writing import write_rotated
 from engine.compute.layers.hadamard import Hadamard
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.norm import RMSNorm, norm_weight
+from engine.compute.layers.residual import ResidualStream
 
 if TYPE_CHECKING:
-    from engine.compute.layers.interface import Step, WeightSource
+    from engine.compute.layers.interface import Norm, Step, WeightSource
     from engine.config.model import ModelConfig
 
 
 class Attention:
     """Grouped-query attention: fused q, k, v; optional norm of q and k per head; rotation; paged keys; output."""
+
+    reads_input = False
+    """True if :meth:`opened` reads what the block reads."""
 
     def __init__(
         self,
@@ -65,30 +69,47 @@ class Attention:
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, in_features]``, already normalised -> what the block adds to the residual stream."""
-        batch = step.batch
-        qkv, gate = self.qkv(x), None
+        return self.output(self.attended(self.qkv(x), step, x))
+
+    def add_to(self, stream: ResidualStream, norm: Norm, step: Step, scale: float) -> None:
+        """Add ``scale`` times what the block makes of the norm of the stream."""
+        if self.reads_input:
+            stream.add(self.forward(stream.normed(norm), step), scale)
+        else:
+            stream.add_product(self.output, self.attended(stream.multiplied(norm, self.qkv), step), scale)
+
+    def attended(self, qkv: Tensor, step: Step, x: Tensor | None = None) -> Tensor:
+        """Queries, keys and values ``[T, *]`` -> what the output layer reads. ``x`` is what the block reads, where
+        :attr:`reads_input`."""
+        batch, gate = step.batch, None
         if self.gated:
             qkv, gate = self._gate_apart(qkv)
         qk, v = self.heads_apart(qkv)
         mixed = self.mixed if step.kv.hadamard else None
         sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes, mixed)
         rope = step.ropes[self.rope] if self.rotary else None
-        if v is None:
-            q = self.turned(qk, step.ropes, mixed)
-        else:
-            q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement, mixed)
-        if step.query_scale is not None:
-            q = q * step.query_scale
-            sink_q = None if sink_q is None else sink_q * step.query_scale
-        need_lse = self.sinks is not None
-        kv = step.kv.view(self.place)
-        out, lse = step.attention.attend(q, kv, self.spec, batch, step.kv.group_of(self.place), need_lse, sink_q=sink_q)
+        need_lse, found = self.sinks is not None, None
+        if qk.is_cuda and v is not None and mixed is None and sink_q is None and step.query_scale is None:
+            found = step.attention.attend_new(
+                step.kv, self.place, qk, self.heads, v, rope, self.spec, batch, need_lse
+            )  # fmt: skip
+        if found is None:
+            if v is None:
+                q = self.turned(qk, step.ropes, mixed)
+            else:
+                q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement, mixed)
+            if step.query_scale is not None:
+                q = q * step.query_scale
+                sink_q = None if sink_q is None else sink_q * step.query_scale
+            kv, group = step.kv.view(self.place), step.kv.group_of(self.place)
+            found = step.attention.attend(q, kv, self.spec, batch, group, need_lse, sink_q=sink_q)
+        out, lse = found
         if self.sinks is not None and lse is not None:
             out = self.with_sinks(out, lse, self.sinks)
-        return self.output(self.opened(out.reshape(x.shape[0], -1), gate, x))
+        return self.opened(out.reshape(qkv.shape[0], -1), gate, x)
 
-    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
-        """``out [T, heads * head_dim]`` times its gates; ``x`` is what the block reads."""
+    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor | None) -> Tensor:
+        """``out [T, heads * head_dim]`` times its gates; ``x`` is what the block reads, where :attr:`reads_input`."""
         return out if gate is None else out * self.numerics.by_row(torch.sigmoid, gate)
 
     def _gate_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,12 +27,14 @@ class GatedAttention(Attention):
         self.gate: Linear | None = None
         if gate is not None:
             gates = self.heads * (self.head_dim if gate.of_elements else 1)
+            self.reads_input = True
             self.gate = source.linear(prefix, ("g_proj",), [gates], config.hidden_size, False)
 
-    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
+    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor | None) -> Tensor:
         """Same as :meth:`Attention.opened`, with gates that a layer of its own computes from ``x``."""
         if self.gate is None:
             return out
+        assert x is not None, "its gates read it"
         gates = self.numerics.by_row(self.opens, self.gate(x).float()).to(out.dtype)
         return (out.unflatten(1, (gates.shape[1], -1)) * gates[..., None]).flatten(1)
 

@@ -107,4 +107,8 @@ class Norm(Protocol):
     def forward_added(self, x: Tensor, added: Tensor, scale: float = 1.0) -> Tensor:
         """Add ``scale * added`` to ``x [T, hidden_size]`` in place; the norm of the sum, a new tensor."""
 
+    def forward_within(self, x: Tensor, linear: Linear, gating: str = "") -> Tensor | None:
+        """``linear`` of the norm of ``x [T, hidden_size]``, and the gating after it ("" for none), by one kernel; None
+        where there is none, and nothing was done."""
+
     def storage_size(self) -> int: ...

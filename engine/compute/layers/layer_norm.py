@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.residual import add_scaled
 
@@ -23,6 +24,10 @@ class LayerNorm:
         """Add ``scale * added`` to ``x [T, size]`` in place; the norm of the sum."""
         add_scaled(x, added, scale)
         return self.forward(x)
+
+    def forward_within(self, x: Tensor, linear: Linear, gating: str = "") -> Tensor | None:
+        """None: no product has this norm within."""
+        return None
 
     def _normalise(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)

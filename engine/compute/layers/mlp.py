@@ -9,9 +9,10 @@ from torch import Tensor
 
 from engine.compute.layers.activation import Gated
 from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.residual import ResidualStream
 
 if TYPE_CHECKING:
-    from engine.compute.layers.interface import WeightSource
+    from engine.compute.layers.interface import Norm, WeightSource
     from engine.config.model import ModelConfig
 
 
@@ -37,7 +38,11 @@ class GatedMLP:
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
-        return self.down(self.gated(self.gate_up(x)))
+        return self.down(self.gated.of(self.gate_up, x))
+
+    def add_to(self, stream: ResidualStream, norm: Norm, scale: float) -> None:
+        """Add ``scale`` times what the block makes of the norm of the stream."""
+        stream.add_product(self.down, stream.multiplied(norm, self.gate_up, self.gated), scale)
 
     def storage_size(self) -> int:
         """Bytes held besides the linear layers."""

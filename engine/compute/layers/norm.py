@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.compute.layers.linear.base import Linear, Surroundings
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.residual import add_scaled
 from engine.compute.layers.triton import fused
@@ -57,6 +58,12 @@ class RMSNorm:
             return self._library.norm(x, self.weight, self.eps, added, scale)
         add_scaled(x, added, scale)
         return self.forward(x)
+
+    def forward_within(self, x: Tensor, linear: Linear, gating: str = "") -> Tensor | None:
+        """``linear`` of the norm of ``x [T, size]``, and the gating after it, by one kernel; None where it has none."""
+        if not x.is_cuda:
+            return None
+        return linear.forward_within(x, Surroundings(self.weight, self.eps, gating))
 
     def _serves(self, x: Tensor, added: Tensor) -> bool:
         """Return True if one kernel adds and normalises. (It sums squares in another order than torch.)"""

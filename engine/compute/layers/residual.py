@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from engine.compute.layers.linear.base import Linear, Surroundings
+
 if TYPE_CHECKING:
+    from engine.compute.layers.activation import Gated
     from engine.compute.layers.interface import Norm
 
 
@@ -31,6 +34,21 @@ class ResidualStream:
             return norm.forward(self._x)
         added, self._added = self._added, None
         return norm.forward_added(self._x, added, self._scale)
+
+    def multiplied(self, norm: Norm, linear: Linear, gated: Gated | None = None) -> Tensor:
+        """``linear`` of the norm of the stream, and the gating after it: one kernel where the layer has one."""
+        if self._added is None:
+            found = norm.forward_within(self._x, linear, "" if gated is None else gated.kind)
+            if found is not None:
+                return found
+        x = self.normed(norm)
+        return linear(x) if gated is None else gated.of(linear, x)
+
+    def add_product(self, linear: Linear, x: Tensor, scale: float = 1.0) -> None:
+        """Add ``scale`` times what ``linear`` makes of x, by its own kernel where it has one that adds."""
+        stream = self.value()
+        if not stream.is_cuda or linear.forward_within(x, Surroundings(stream=stream, by=scale)) is None:
+            self.add(linear(x), scale)
 
     def renewed(self, norm: Norm) -> Tensor:
         """The norm of the stream, which takes its place (layers that normalise after their blocks)."""

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from engine.compute.attention.rotation import RotaryStep
+from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.batch import Batch
 from engine.compute.native.library import find
 from engine.config.positions import RopeConfig
@@ -43,24 +43,24 @@ class RotaryEmbedding:
 
     def at(self, positions: Tensor, limit: int) -> RotaryStep:
         """The rotation at ``positions [T]`` int64, all below ``limit`` (known to the host)."""
-        return self._of(self._rows(positions, limit))
+        self._reach(limit)
+        return TableRotaryStep(self._table, positions, self._library)
 
     def at_axes(self, axes: Tensor, limit: int) -> RotaryStep:
         """The rotation at ``axes [3, T]`` int64, time, row and column: each pair of dimensions turns by one of them
         (Qwen2-VL, Wang et al. 2024, section 2.1)."""
-        time, row, column = self._rows(axes.flatten(), limit).view(3, axes.shape[1], *self._table.shape[1:])
-        return self._of(torch.where(self._axis == 1, row, torch.where(self._axis == 2, column, time)))
-
-    def _of(self, rows: Tensor) -> RotaryStep:
+        self._reach(limit)
+        found = self._table.index_select(0, axes.flatten())
+        time, row, column = found.view(3, axes.shape[1], *self._table.shape[1:])
+        rows = torch.where(self._axis == 1, row, torch.where(self._axis == 2, column, time))
         return RotaryStep(rows[:, :1], rows[:, 1:], self._library)
 
-    def _rows(self, positions: Tensor, limit: int) -> Tensor:
-        """Rows of the table, which grows where it ends before ``limit``."""
+    def _reach(self, limit: int) -> None:
+        """Let the table grow where it ends before ``limit``."""
         if limit > self._table.shape[0]:
             # Beyond the model's own length (a sliding window goes on for ever) it grows by steps.
             beyond = limit + FIRST_ROWS if limit > self.max_position else limit
             self.reserve(max(beyond, min(2 * self._table.shape[0], self.max_position)))
-        return self._table.index_select(0, positions)
 
     def reserve(self, positions: int) -> None:
         """Implements :meth:`engine.compute.layers.interface.Rotary.reserve`."""

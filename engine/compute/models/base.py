@@ -180,7 +180,9 @@ class CausalLM(ABC):
 
         In the model's dtype, or float32 under batch_invariant and where that takes no longer.
         """
-        return self.head_logits(self.norm.forward(x.index_select(0, rows)))
+        # Of one row the only ones that can be wanted are itself, and it again.
+        wanted = x if x.shape[0] == rows.shape[0] == 1 else x.index_select(0, rows)
+        return self.head_logits(self.norm.forward(wanted))
 
     @torch.inference_mode()
     def head_logits(self, x: Tensor) -> Tensor:

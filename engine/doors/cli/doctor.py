@@ -20,9 +20,11 @@ from engine.base.devices import make_current, traits
 from engine.base.terminal import console as plain_console
 from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
-from engine.compute.attention.triton import pack_trial
+from engine.compute.attention.triton import pack_trial, trial
+from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton.int4 import try_kernels
 from engine.compute.layers.linear.triton.runtime import PATH
+from engine.compute.layers.mlp import GatedMLP
 from engine.compute.layers.recurrent import delta_rule
 from engine.compute.layers.triton import delta, fused
 from engine.compute.models.base import CausalLM
@@ -249,6 +251,12 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
             yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
 
 
+WITHIN = "norm, gating and addition within products"
+IN_ATTENTION = "rotation, writing and merging within attention"
+APART = dict.fromkeys((WITHIN, IN_ATTENTION), "kernels of their own")
+"""Chosen where a kernel of several parts declines, if not torch."""
+
+
 def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
     """Yield the operations between a layer's products, each one fused kernel on a GPU where it has passed its trial."""
     if not traits(model.device).kernels:
@@ -259,16 +267,29 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         turns = config.positions.rope.width(config.attention.head_dim) if any(config.positions.rotary) else 0
         kind = "rotation and writing of keys and values"
         reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.attention.head_dim, turns, *kinds)
+        own = config.attention
+        widths, per_kv, window = (own.head_dim,) * 2, own.num_heads // own.num_kv_heads, any(own.windows)
+        more = window, own.softcap is not None, *kinds, per_kv
+        reason = trial.writes_wrongly("dense", widths, turns, *more) or trial.merges_wrongly("dense", widths, *more)
+        reasons[IN_ATTENTION] = reason
     weight = torch.float32 if config.unit_offset_norms else model.dtype
     reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *kinds)
     if config.mlp.activation not in ("relu", "relu2"):
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
         reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.mlp.activation, *kinds)
+    block = next((mlp for layer in model.layers if isinstance(mlp := getattr(layer, "mlp", None), GatedMLP)), None)
+    if block is not None:
+        x, gated = (torch.empty(1, each.in_features, dtype=model.dtype, device=model.device)
+                    for each in (block.gate_up, block.down))  # fmt: skip
+        norm = torch.ones(config.hidden_size, dtype=weight, device=model.device)
+        around = Surroundings(norm, config.rms_norm_eps, config.mlp.activation), Surroundings(stream=x)
+        reason = block.gate_up.declines_within(x, around[0]) or block.down.declines_within(gated, around[1])
+        reasons[WITHIN] = reason
     if isinstance(config.recurrent, RecurrentShape):
         reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds, delta_rule.by_torch)
     for part, reason in reasons.items():
         declined = () if reason is None else (f"{PATH}: {reason}",)
-        yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)
+        yield Kernel(part, config.num_layers, PATH if reason is None else APART.get(part, "torch"), declined)
 
 
 def _kernel_table(loaded: LoadedModel) -> Table:

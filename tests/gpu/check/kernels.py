@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from types import MethodType
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -52,6 +54,36 @@ def products(setting: Setting) -> Measures:
 
     for name, shape in MATRICES.items():
         yield name, lambda shape=shape: matrix((16, 512) if setting.dry else shape)
+    yield "surrounded", lambda: surrounded(setting)
+
+
+def surrounded(setting: Setting) -> Iterator[dict[str, Any]]:
+    """``figures[matrix]``: microseconds of one row's product with what surrounds it in a layer, by one kernel ("at
+    once") and by one for each part ("apart"): whether a norm within a product pays, an H200 has to say."""
+    from engine.compute.layers.linear.base import Surroundings
+    from engine.compute.layers.linear.triton import surrounded as kernels
+    from tests.gpu import bench_kernels
+
+    device, dtype = torch.device(setting.device), torch.float32 if setting.dry else torch.bfloat16
+    found: dict[str, Any] = {}
+    for name, (outputs, inputs) in MATRICES.items():
+        if name == "head":
+            continue
+        sizes = (32, 512) if setting.dry else (outputs, inputs)
+        norm, stream = (torch.ones(size, dtype=dtype, device=device) for size in (sizes[1], sizes[0]))
+        around = Surroundings(stream=stream[None])
+        if name in ("qkv", "gate_up"):
+            around = Surroundings(norm, 1e-5, "silu" if name == "gate_up" else "")
+        case = next(iter(bench_kernels.ours(SWEPT, *sizes, dtype, device, setting.dry)))
+        layers = [cast(MethodType, call).__self__ for call in case.calls]
+        x = torch.randn(1, sizes[1], generator=torch.Generator().manual_seed(1)).to(device, dtype)
+        reason = kernels.declines(layers[0], x, around)
+        found[name] = {"declined": reason}
+        for what, function in (("at once", kernels.multiply), ("apart", kernels.apart)):
+            calls = [lambda x, layer=layer, by=function, around=around: by(layer, x, around) for layer in layers]
+            found[name][what] = 1e6 * statistics.median(bench_kernels.timed(calls, x, bench_kernels.REPLAYS))
+        print(f"  {name}: {found[name]}", flush=True)
+        yield found
 
 
 def tiles(setting: Setting) -> list[Any]:

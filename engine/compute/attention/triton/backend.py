@@ -6,16 +6,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
+from engine.cache.stores.packed import BYTE_KINDS, PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
 from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.compute.attention.memo import PerBatch
+from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import launch, trial
 from engine.compute.batch import Batch
 from engine.compute.native.proof import machine_declines
 
 WIDEST = {"latent": 1024}
 """Channels of a head; 256 for other kinds."""
+
+
+WRITTEN = ("dense", *BYTE_KINDS, "int4")
+"""Kinds whose rows attention itself may write."""
+
+
+def _traits(spec: AttnSpec) -> tuple[bool, bool]:
+    """Whether there is a window, and a cap."""
+    return spec.window is not None, spec.softcap is not None
 
 
 class TritonAttention:
@@ -27,6 +37,7 @@ class TritonAttention:
     def __init__(self) -> None:
         self._ranges: PerBatch[tuple[Tensor, np.ndarray]] = PerBatch()
         self._plans: PerBatch[launch.LaunchPlan] = PerBatch()
+        self._arrived: dict[torch.device, Tensor] = {}
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It needs a GPU on which it has proved itself, and rounds as keys are split."""
@@ -80,8 +91,59 @@ class TritonAttention:
         )
         plan = plans.get(form)
         if plan is None:
-            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, first, stop)
+            arrived = self._arrivals(q, kv, spec, batch)
+            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, first, stop, None, arrived)
         return launch.run(plan, q, kv, need_lse)
+
+    def declines_new(
+        self, q: Tensor, kv: PackedKV, rope: RotaryStep | None, spec: AttnSpec, batch: Batch
+    ) -> str | None:
+        """Reason :meth:`attend_new` does not serve queries like q [T, H, d]; None where it does."""
+        k, v, _ = launch.layout(kv)
+        per_kv = q.shape[1] // kv.kv_heads
+        if kv.kind not in WRITTEN or kv.recent is not None or kv.bounds is not None:
+            return f"it does not write the KV kind {kv.kind} with all that is kept of it"
+        if batch.host.max_rows != 1 or batch.ancestors is not None or per_kv > launch.DECODE_ROWS:
+            return "a sequence has more than one new row, which other programs read"
+        if k.rest or v.rest or q.stride(2) != 1 or not (q.is_meta or q.data_ptr() % 16 == 0):
+            return f"it has no heads of {kv.k_dim} and {kv.v_dim}, or they do not lie as it reads them"
+        turns, (window, softcap) = 0 if rope is None else rope.width, _traits(spec)
+        return trial.writes_wrongly(kv.kind, (kv.k_dim, kv.v_dim), turns, window, softcap, q.dtype, q.device, per_kv)
+
+    def attend_new(
+        self,
+        q: Tensor,
+        new: launch.NewRows,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Same as :meth:`attend`, of queries that are not rotated yet and rows that are not written, where
+        :meth:`declines_new` gives None."""
+        plans = self._plans.of(batch)
+        form = (spec, group, need_lse, q.shape[1:], q.stride(), kv.kind, kv.v.shape, new.form)
+        plan = plans.get(form)
+        if plan is None:
+            arrived = self._arrivals(q, kv, spec, batch)
+            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, arrived=arrived, new=new)
+        return launch.run(plan, q, kv, need_lse, new)
+
+    def _arrivals(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch) -> Tensor | None:
+        """Counts of splits that have ended; None where their merge is a kernel of its own.
+
+        They are made by the first step, none of which is captured, and every launch leaves them as it found them.
+        """
+        if batch.ancestors is not None or not launch.may_merge(q, kv, batch):
+            return None
+        window, softcap = _traits(spec)
+        widths, per_kv = (kv.k_dim, kv.v_dim), q.shape[1] // kv.kv_heads
+        if trial.merges_wrongly(kv.kind, widths, window, softcap, q.dtype, q.device, per_kv) is not None:
+            return None
+        if q.device not in self._arrived:
+            self._arrived[q.device] = trial.arrivals(q.device)
+        return self._arrived[q.device]
 
     def _there(self, bounds: np.ndarray | None, batch: Batch) -> Tensor | None:
         """Bounds of a range on the device, copied at the first layer of a step that has them."""

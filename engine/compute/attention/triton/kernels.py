@@ -3,8 +3,9 @@
 A tile is BM rows of one sequence and one KV head: row ``m`` is query head ``m % GROUP`` of the KV head's and new row
 ``m // GROUP`` of the sequence's, so keys are read once for all heads that share them (Ainslie et al. 2023). One kernel
 serves decoding, drafted chains and trees, and prompts; where there are few tiles, the keys are split over programs,
-each of which gives (o, lse), and :func:`combine` merges them (Flash-Decoding, Dao et al. 2023). Where a split ends
-follows from the length on the device, so the grid may stay while lengths grow.
+each of which gives (o, lse), and :func:`combine` merges them (Flash-Decoding, Dao et al. 2023), or the last of them to
+end. Where a split ends follows from the length on the device, so the grid may stay while lengths grow. While answers
+are written, a program may also rotate its queries, and write the new key and value that it is about to read.
 
 Importing this needs Triton.
 """
@@ -15,6 +16,7 @@ import triton
 import triton.language as tl
 
 from engine.compute.attention.triton import loads
+from engine.compute.attention.triton.pack_kernels import rotated_tile, write_head
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -76,24 +78,67 @@ def capped(scores, softcap):
     return softcap * (1.0 - 2.0 / (tl.exp(2.0 * scores / softcap) + 1.0))
 
 
-TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions"]
+@triton.jit
+def merged_parts(parts, lses, out, lse_out, place, live, channel, real, each, splits, V_DIM: tl.constexpr,
+                 COLUMNS: tl.constexpr, ROWS: tl.constexpr, MOST: tl.constexpr, LSE: tl.constexpr):  # fmt: skip
+    """Rows ``place [ROWS]`` of out and lse_out as :func:`combine` merges them, of parts that are ``each`` rows apart.
+
+    Other programs wrote them in this launch: nothing of them is taken from this multiprocessor's own cache. No load
+    waits for another one.
+    """
+    split = tl.arange(0, MOST)
+    at = split[None, :].to(tl.int64) * each + place[:, None]
+    known = live[:, None] & (split < splits)[None, :]
+    lse = tl.load(lses + at, mask=known, other=float("-inf"), cache_modifier=".cg")
+    most = tl.max(lse, 1)
+    base = tl.where(most == float("-inf"), 0.0, most)
+    total = tl.sum(tl.exp(lse - base[:, None]), 1)
+    acc = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for one in tl.static_range(MOST):
+        own, there = one * each + place, live & (one < splits)
+        weight = tl.load(lses + own, mask=there, other=float("-inf"), cache_modifier=".cg")
+        part = tl.load(parts + own[:, None] * V_DIM + channel[None, :], mask=there[:, None] & real[None, :], other=0.0,
+                       cache_modifier=".cg")  # fmt: skip
+        # What nobody wrote may be anything, and 0 * NaN is NaN.
+        acc += tl.where((weight > float("-inf"))[:, None], part, 0.0) * tl.exp(weight - base)[:, None]
+    share = tl.where(total > 0, total, 1.0)
+    o = (acc / share[:, None]).to(out.dtype.element_ty)
+    tl.store(out + place[:, None] * V_DIM + channel[None, :], o, mask=live[:, None] & real[None, :])
+    if LSE:
+        tl.store(lse_out + place, tl.where(total > 0, base + tl.log(share), float("-inf")), mask=live)
+
+
+TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions", "cos", "sin", "turns", "slots"]
 """Tensors read number by number: their alignment is no reason to compile another kernel."""
 
 
 @triton.jit(do_not_specialize=["sequences", "tokens", "window", "table_row"], do_not_specialize_on_alignment=TABLES)
 def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ancestors, positions,
-           out, lse_out, scale, softcap, window, sequences, tokens,
+           out, lse_out, merged, merged_lse, arrived, new_k, new_v, cos, sin, turns, slots,
+           scale, softcap, window, sequences, tokens,
            q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
+           new_k_row, new_k_head, new_v_row, new_v_head, turn_row,
            KIND: tl.constexpr, GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr,
            K_BITS: tl.constexpr, V_BITS: tl.constexpr, K_GROUP: tl.constexpr, V_GROUP: tl.constexpr,
            K_LANES: tl.constexpr, V_LANES: tl.constexpr, K_REST: tl.constexpr, V_REST: tl.constexpr,
            SHARED: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, TREE: tl.constexpr,
            FIRST: tl.constexpr, STOP: tl.constexpr, SEARCH: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr,
+           MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr, MERGED_LSE: tl.constexpr,
+           WRITES: tl.constexpr, ROTARY: tl.constexpr,
+           LOOKED_UP: tl.constexpr, NEW_K_GROUPS: tl.constexpr, NEW_V_GROUPS: tl.constexpr,
+           NEW_K_LANES: tl.constexpr, NEW_V_LANES: tl.constexpr,
            BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
     """Grid (tiles, H_kv, splits). ``out [T, H, V_DIM]`` in any dtype and ``lse_out [T, H]`` float32; with PARTS both
     have a first dimension, the splits, and parts in which a row sees nothing have no ``out``.
 
     SHARED: values are the first channels of the keys. K_BITS and V_BITS: 16 for numbers, 8, 4 or 2 for codes.
+
+    MERGED: not 0, and no fewer than the splits, of tiles of at most MERGED_ROWS rows, one for each sequence. The last
+    program of a tile to end, which the number of those before it in ``arrived [tiles, H_kv]`` int32 says, merges its
+    parts into ``merged`` and, with MERGED_LSE, ``merged_lse``, and leaves 0 there. WRITES: sequences have one row each,
+    or none; q and ``new_k [T, H_kv, K_DIM]`` are not rotated yet, and this row's key and value not yet written, see
+    :func:`pack_kernels.write`. LOOKED_UP: the rotation of a row is in the row of ``cos`` and ``sin`` that ``turns [T]``
+    int64 says.
     """
     DTYPE: tl.constexpr = q.dtype.element_ty
     head, heads = tl.program_id(1), tl.num_programs(1)
@@ -123,11 +168,30 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     start = first_block + tl.program_id(2) * each
     end = tl.minimum(start + each, tl.cdiv(high, BN))
 
+    if WRITES:
+        # The keys of one of the splits end with the new one: nobody else reads it.
+        last = (length - 1) // BN
+        turn = begin.to(tl.int64)
+        if LOOKED_UP:
+            turn = tl.load(turns + begin).to(tl.int64)
+        cos += turn * turn_row
+        sin += turn * turn_row
+        if (last >= start) & (last < end):
+            place = tl.load(slots + begin) * heads + head
+            write_head(new_k + begin.to(tl.int64) * new_k_row + head * new_k_head,
+                       new_v + begin.to(tl.int64) * new_v_row + head * new_v_head,
+                       cos, sin, place, k, v, k_meta, v_meta, KIND, K_DIM, V_DIM, ROTARY, K_GROUP, V_GROUP,
+                       NEW_K_GROUPS, NEW_V_GROUPS, NEW_K_LANES, NEW_V_LANES)  # fmt: skip
+        tl.debug_barrier()
+
     K_PLANES: tl.constexpr = 8 // K_BITS if K_BITS < 8 else 1
     V_PLANES: tl.constexpr = 8 // V_BITS if V_BITS < 8 else 1
     token_head = (begin + row).to(tl.int64) * q_row + (head * GROUP + m % GROUP) * q_head
     channel, real = loads.channels(K_DIM, K_PLANES, K_LANES)
-    query = tl.load(q + token_head[:, None] + channel[None, :], mask=live[:, None] & real[None, :], other=0.0)
+    if WRITES:
+        query = rotated_tile(q + token_head, cos, sin, channel, live, real, ROTARY).to(DTYPE)
+    else:
+        query = tl.load(q + token_head[:, None] + channel[None, :], mask=live[:, None] & real[None, :], other=0.0)
     if K_REST > 0:
         rest = K_LANES + tl.arange(0, K_REST)
         query_rest = tl.load(q + token_head[:, None] + rest[None, :], mask=live[:, None] & (rest < K_DIM)[None, :],
@@ -222,6 +286,17 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     if LSE:
         lse = tl.where(some, (most + tl.log2(share.reshape(BM))) * LN2, float("-inf"))
         tl.store(lse_out + place, lse, mask=live)
+    if MERGED > 0:
+        tl.static_assert(PARTS & (V_REST == 0) & (not SEARCH))
+        tl.debug_barrier()  # all threads' parts are written before one of them says so
+        count = arrived + tl.program_id(0) * heads + head
+        if tl.atomic_add(count, 1, sem="acq_rel") == tl.num_programs(2) - 1:
+            between = tokens.to(tl.int64) * (heads * GROUP)
+            each_row = tl.arange(0, MERGED_ROWS)
+            own = (begin + each_row // GROUP).to(tl.int64) * (heads * GROUP) + head * GROUP + each_row % GROUP
+            merged_parts(out, lse_out, merged, merged_lse, own, each_row < rows * GROUP, channel, real, between,
+                         tl.num_programs(2), V_DIM, V_PLANES * V_LANES, MERGED_ROWS, MERGED, MERGED_LSE)  # fmt: skip
+            tl.store(count, 0)
 
 
 @triton.jit(do_not_specialize=["tokens", "splits"])

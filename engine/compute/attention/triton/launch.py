@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
 from engine.compute.attention.interface import AttnSpec
+from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.batch import Batch, context_class, power_of_two, row_class
 from engine.compute.native.gpu import processors
 from engine.compute.native.triton_launch import Grid, Variants
@@ -21,6 +22,11 @@ PROGRAMS = 2
 """Programs for each multiprocessor that splitting aims at."""
 
 
+MERGED = 16
+"""The most splits that the last of them merges, all at once: a row's parts of 128 channels are 64 registers. An
+estimate, too."""
+TILES = 4096
+"""Tiles of a launch in which one split merges, at most."""
 DECODE_ROWS = 16
 """Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
 
@@ -95,11 +101,42 @@ def cut_of(q: Tensor, kv: PackedKV, batch: Batch) -> TileConfig:
     return cut_for(k, v, kv.kind, packed_rows, tiles, context_class(batch.host.max_kv), processors(q.device))
 
 
+def may_merge(q: Tensor, kv: PackedKV, batch: Batch) -> bool:
+    """Whether the last split may merge the others, of queries like q [T, H, d]: where they and their rows are few."""
+    packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
+    _, v, _ = layout(kv)
+    return 1 < cut_of(q, kv, batch).splits <= MERGED and v.rest == 0 and packed_rows <= DECODE_ROWS
+
+
 def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
     """``packed_rows`` and ``tiles`` of :func:`cut_for`: by classes, so that a step is cut in the same way whether it is
     captured (and padded) or not."""
     rows = row_class(batch.host.T)
     return (per_kv, rows * kv_heads) if batch.host.max_rows == 1 else (rows * per_kv, kv_heads)
+
+
+class NewRows(NamedTuple):
+    """Keys and values of a step whose sequences have one row each, not yet written; neither are keys and queries
+    rotated."""
+
+    k: Tensor
+    """[T, H_kv, d_k]; heads may lie apart, their channels not."""
+    v: Tensor
+    rope: RotaryStep | None
+    """None: nothing rotates."""
+    slots: Tensor
+    """[T] int64, where they go."""
+
+    @property
+    def form(self) -> Hashable:
+        """What of them decides a launch."""
+        turns = None
+        if isinstance(self.rope, TableRotaryStep):
+            turns = self.rope.width, 0
+        elif self.rope is not None:
+            turns = self.rope.width, self.rope.cos.stride(0)
+        aligned = all(x.is_meta or x.data_ptr() % 16 == 0 for x in (self.k, self.v))
+        return self.k.stride(), self.v.stride(), turns, aligned
 
 
 class LaunchPlan(NamedTuple):
@@ -116,6 +153,8 @@ class LaunchPlan(NamedTuple):
     """... [splits, T, H], where keys are split."""
     real: int
     """Rows that are no padding."""
+    arrived: Tensor | None = None
+    """[tiles * H_kv] int32, all 0: how many splits of a tile have ended, where the last one merges."""
 
 
 def plan(
@@ -128,8 +167,13 @@ def plan(
     first: Tensor | None = None,
     stop: Tensor | None = None,
     cut: TileConfig | None = None,
+    arrived: Tensor | None = None,
+    new: NewRows | None = None,
 ) -> LaunchPlan:
-    """The launch of :func:`attend` with these and with arenas and queries [T, H, d] of the same layout."""
+    """The launch of :func:`attend` with these and with arenas and queries [T, H, d] of the same layout.
+
+    ``arrived``: room for as many tiles of which the last split merges the others, where those are few.
+    """
     host = batch.host
     k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
@@ -141,6 +185,9 @@ def plan(
         part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
         part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
     tree, table = batch.ancestors is not None, batch.page_table
+    tiles = host.T * per_kv // cut.rows + host.S if search else host.S
+    few = 1 < cut.splits <= MERGED and v_columns.rest == 0 and not search
+    merged = arrived is not None and few and tiles * kv.kv_heads <= arrived.shape[0]
     keywords = {
         "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
         "GROUP": per_kv,
@@ -163,6 +210,10 @@ def plan(
         "SEARCH": search,
         "LSE": need_lse or cut.splits > 1,
         "PARTS": cut.splits > 1,
+        "MERGED": MERGED if merged else 0,
+        "MERGED_ROWS": power_of_two(packed_rows) if merged else 1,
+        "MERGED_LSE": need_lse and merged,
+        **written_constants(kv, new),
         "BM": cut.rows,
         "BN": cut.keys,
         "num_warps": cut.warps,
@@ -170,18 +221,47 @@ def plan(
     }
     strides = *q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)
     return LaunchPlan(
-        (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits),
-        (*keywords.values(), q.dtype, strides[:-1]),
+        (tiles, kv.kv_heads, cut.splits),
+        (*keywords.values(), q.dtype, strides[:-1], None if new is None else new.form),
         keywords,
         (table[group], batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None),
         (spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T, *strides),
         part,
         part_lse,
         host.T,
+        arrived if merged else None,
     )
 
 
-def run(plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tuple[Tensor, Tensor | None]:
+def written_constants(kv: PackedKV, new: NewRows | None) -> dict[str, Any]:
+    """Constants by which :func:`attend` writes the new rows."""
+    four, turns = kv.kind == "int4", 0 if new is None or new.rope is None else new.rope.width
+    return {
+        "WRITES": new is not None,
+        "ROTARY": turns,
+        "LOOKED_UP": new is not None and isinstance(new.rope, TableRotaryStep),
+        "NEW_K_GROUPS": power_of_two(kv.k_dim // value_group(kv.k_dim)),
+        "NEW_V_GROUPS": power_of_two(kv.v_dim // value_group(kv.v_dim)),
+        "NEW_K_LANES": power_of_two(kv.k_dim // 2 if four else kv.k_dim),
+        "NEW_V_LANES": power_of_two(kv.v_dim // 2 if four else kv.v_dim),
+    }
+
+
+def _new_arguments(new: NewRows | None) -> tuple[tuple[Tensor | None, ...], tuple[int, ...]]:
+    """Tensors and strides of new rows; the slots stand for tables that are not read where nothing rotates."""
+    if new is None:
+        return (None,) * 6, (0,) * 5
+    rope, strides = new.rope, (*new.k.stride()[:2], *new.v.stride()[:2])
+    if rope is None:
+        return (new.k, new.v, new.slots, new.slots, None, new.slots), (*strides, 0)
+    if isinstance(rope, TableRotaryStep):
+        return (new.k, new.v, *rope.columns, rope.positions, new.slots), (*strides, rope.table.stride(0))
+    return (new.k, new.v, rope.cos, rope.sin, None, new.slots), (*strides, rope.cos.stride(0))
+
+
+def run(
+    plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False, new: NewRows | None = None
+) -> tuple[Tensor, Tensor | None]:
     """One layer's attention as planned."""
     from engine.compute.attention.triton import kernels
 
@@ -195,9 +275,11 @@ def run(plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tu
         return out, lse
     written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
     k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
-    args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
+    merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
+    tensors, strides = _new_arguments(new)
+    args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *merged, *tensors, *plan.numbers, *strides)
     _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
-    if plan.part is not None:
+    if plan.part is not None and plan.arrived is None:
         merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
     return out, lse
 
@@ -212,11 +294,13 @@ def attend(
     first: Tensor | None = None,
     stop: Tensor | None = None,
     cut: TileConfig | None = None,
+    arrived: Tensor | None = None,
+    new: NewRows | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Same as `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
     `stop` must not exceed what is packed."""
     q = with_whole_heads(q)
-    return run(plan(q, kv, spec, batch, group, need_lse, first, stop, cut), q, kv, need_lse)
+    return run(plan(q, kv, spec, batch, group, need_lse, first, stop, cut, arrived, new), q, kv, need_lse, new)
 
 
 def with_whole_heads(q: Tensor) -> Tensor:

@@ -40,9 +40,31 @@ def rotated(at, cos, sin, channel, real, ROTARY: tl.constexpr):
 
 
 @triton.jit
+def rotated_tile(at, cos, sin, channel, live, real, ROTARY: tl.constexpr):
+    """Same as :func:`rotated`, for the heads ``at [BM]`` of one row, those that are live: ``[BM, channels]``."""
+    DTYPE: tl.constexpr = at.dtype.element_ty
+    x = tl.load(at[:, None] + channel[None, :], mask=live[:, None] & real[None, :], other=0.0).to(tl.float32)
+    if ROTARY > 0:
+        turns = real & (channel < ROTARY)
+        other = tl.where(channel < ROTARY // 2, channel + ROTARY // 2, channel - ROTARY // 2)
+        y = tl.load(at[:, None] + other[None, :], mask=live[:, None] & turns[None, :], other=0.0).to(tl.float32)
+        c = tl.load(cos + channel, mask=turns, other=0.0).to(tl.float32)[None, :]
+        s = tl.load(sin + channel, mask=turns, other=0.0).to(tl.float32)[None, :]
+        turned = (x * c).to(DTYPE).to(tl.float32) + (y * s).to(DTYPE).to(tl.float32)
+        x = tl.where(turns[None, :], turned.to(DTYPE).to(tl.float32), x)
+    return x
+
+
+@triton.jit
 def half(x):
     """float16, which ends at 65504, as float32."""
     return tl.minimum(tl.maximum(x, -LARGEST), LARGEST).to(tl.float16)
+
+
+@triton.jit
+def halves_of(pairs):
+    """A pointer to float16 numbers, also where pairs of them are read as one int32."""
+    return pairs.to(tl.pointer_type(tl.float16), bitcast=True)
 
 
 @triton.jit
@@ -112,6 +134,30 @@ def store_groups(at, cos, sin, codes, meta, WIDTH: tl.constexpr, BITS: tl.conste
     tl.store(codes + lane, byte.to(tl.uint8), mask=lane < PLANE)
 
 
+@triton.jit
+def write_head(k_at, v_at, cos, sin, place, k_arena, v_arena, k_meta, v_meta,
+               KIND: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, ROTARY: tl.constexpr,
+               K_GROUP: tl.constexpr, V_GROUP: tl.constexpr, K_GROUPS: tl.constexpr, V_GROUPS: tl.constexpr,
+               K_LANES: tl.constexpr, V_LANES: tl.constexpr):  # fmt: skip
+    """The key, rotated, and the value of a head, at ``place``: the head's number among those of all slots."""
+    if KIND == "int8" or KIND == "fp8":
+        store_bytes(k_at, cos, sin, k_arena + place * K_DIM, k_meta + place, KIND, K_DIM, K_LANES, ROTARY)
+        store_bytes(v_at, cos, sin, v_arena + place * V_DIM, v_meta + place, KIND, V_DIM, V_LANES, 0)
+    elif KIND == "int4":
+        k_place, v_place = place * (K_DIM // K_GROUP * 2), place * (V_DIM // V_GROUP * 2)
+        store_groups(k_at, cos, sin, k_arena + place * (K_DIM // 2), halves_of(k_meta) + k_place, K_DIM, 4, K_GROUP,
+                     K_LANES, K_GROUPS, ROTARY)  # fmt: skip
+        store_groups(v_at, cos, sin, v_arena + place * (V_DIM // 2), halves_of(v_meta) + v_place, V_DIM, 4, V_GROUP,
+                     V_LANES, V_GROUPS, 0)  # fmt: skip
+    else:
+        channel = tl.arange(0, K_LANES)
+        x = rotated(k_at, cos, sin, channel, channel < K_DIM, ROTARY)
+        tl.store(k_arena + place * K_DIM + channel, x.to(k_arena.dtype.element_ty), mask=channel < K_DIM)
+        channel = tl.arange(0, V_LANES)
+        x = tl.load(v_at + channel, mask=channel < V_DIM)
+        tl.store(v_arena + place * V_DIM + channel, x, mask=channel < V_DIM)
+
+
 # Slots lie in tables of a step, and the rotation's rows in a table of the model: anywhere.
 @triton.jit(do_not_specialize_on_alignment=["cos", "sin", "slots"])
 def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
@@ -135,21 +181,8 @@ def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
     head -= HEADS
     place = tl.load(slots + row) * (tl.num_programs(1) - HEADS) + head
     k_at, v_at = k + row * k_row + head * k_head, v + row * v_row + head * v_head
-    if KIND == "int8" or KIND == "fp8":
-        store_bytes(k_at, cos, sin, k_arena + place * K_DIM, k_meta + place, KIND, K_DIM, K_LANES, ROTARY)
-        store_bytes(v_at, cos, sin, v_arena + place * V_DIM, v_meta + place, KIND, V_DIM, V_LANES, 0)
-    elif KIND == "int4":
-        store_groups(k_at, cos, sin, k_arena + place * (K_DIM // 2), k_meta + place * (K_DIM // K_GROUP * 2), K_DIM, 4,
-                     K_GROUP, K_LANES, K_GROUPS, ROTARY)  # fmt: skip
-        store_groups(v_at, cos, sin, v_arena + place * (V_DIM // 2), v_meta + place * (V_DIM // V_GROUP * 2), V_DIM, 4,
-                     V_GROUP, V_LANES, V_GROUPS, 0)  # fmt: skip
-    else:
-        channel = tl.arange(0, K_LANES)
-        x = rotated(k_at, cos, sin, channel, channel < K_DIM, ROTARY)
-        tl.store(k_arena + place * K_DIM + channel, x.to(k_arena.dtype.element_ty), mask=channel < K_DIM)
-        channel = tl.arange(0, V_LANES)
-        x = tl.load(v_at + channel, mask=channel < V_DIM)
-        tl.store(v_arena + place * V_DIM + channel, x, mask=channel < V_DIM)
+    write_head(k_at, v_at, cos, sin, place, k_arena, v_arena, k_meta, v_meta, KIND, K_DIM, V_DIM, ROTARY, K_GROUP,
+               V_GROUP, K_GROUPS, V_GROUPS, K_LANES, V_LANES)  # fmt: skip
 
 
 @triton.jit(do_not_specialize_on_alignment=["slots", "pages"])

@@ -15,7 +15,8 @@ from engine.cache.stores.codecs import pack_absmax
 from engine.cache.stores.packed import BYTE_KINDS, CHANNEL_GROUP, PackedKV, Placement, value_group
 from engine.compute.attention.backends.reference import ReferenceAttention
 from engine.compute.attention.interface import AttnSpec, KeyRange
-from engine.compute.attention.triton import launch
+from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
+from engine.compute.attention.triton import launch, pack
 from engine.compute.batch import Batch, HostShape
 from engine.compute.native.proof import tried
 
@@ -23,6 +24,9 @@ TOLERANCE = 0.02
 """Share of the largest value by which 16 bits may differ."""
 SHAPES = ([(700, 1), (37, 1)], [(40, 70), (3, 9)])
 """Tokens in the cache and new rows of each sequence: decoding, which splits keys, and prompts."""
+DECODING = [(70, 1), (37, 1), (0, 1), (150, 1), (64, 1)]
+"""Of attention in parts: some see none of the keys, and one sees a block that has just begun."""
+REPEATED = 3
 HEADS_PER_KV = 4
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
@@ -84,6 +88,127 @@ def compare(
                     if far(found, expected, tolerance) or (need_lse and far(found_lse, lse, tolerance)):
                         return f"its result over the kind {kind} does not agree with the definition here"
     return None
+
+
+@functools.cache
+def merges_wrongly(
+    kind: str,
+    widths: tuple[int, int],
+    window: bool,
+    softcap: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_kv: int = HEADS_PER_KV,
+) -> str | None:
+    """Reason a kernel of its own merges the splits of such attention; None where the last of them does, as it did it
+    here."""
+    return failure(lambda: compare_merges(kind, widths, window, softcap, dtype, device, per_kv))
+
+
+def compare_merges(
+    kind: str,
+    widths: tuple[int, int],
+    window: bool,
+    softcap: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_kv: int = HEADS_PER_KV,
+) -> str | None:
+    """Reason a few merges by the last split are wrong; None where they agree with those of a kernel, each time."""
+    spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
+    generator = torch.Generator().manual_seed(1)
+    for sequences in (DECODING, [(70, 2)]):
+        batch = batch_of(sequences)
+        kv = on(arenas(kind, widths, (4, 4) if kind == "kivi" else (16, 16), batch, dtype, generator), device)
+        q = torch.randn(batch.host.T, per_kv * kv.kv_heads, widths[0], generator=generator).to(device, dtype)
+        stop = _packed_stop(batch).to(device) if kind == "kivi" else None
+        there = batch_on(batch, device)
+        cut, arrived = launch.cut_of(q, kv, there)._replace(splits=4), arrivals(device)
+        for need_lse in (True, False):
+            apart = launch.attend(q, kv, spec, there, 0, need_lse, None, stop, cut)
+            for _ in range(REPEATED):
+                found = launch.attend(q, kv, spec, there, 0, need_lse, None, stop, cut, arrived)
+                if far(found[0], apart[0].float().cpu(), TOLERANCE):
+                    return f"{_MERGES} over the kind {kind} do not agree with a kernel's here"
+                if apart[1] is not None and far(found[1], apart[1].cpu(), TOLERANCE):
+                    return f"{_MERGES} over the kind {kind} do not agree with a kernel's here"
+        if arrived.any():
+            return f"{_MERGES} leave something in the counts of those that have ended"
+    return None
+
+
+_MERGES = "the merges of the last split"
+
+
+def arrivals(device: torch.device) -> Tensor:
+    """Counts for :func:`launch.plan`."""
+    return torch.zeros(launch.TILES, dtype=torch.int32, device=device)
+
+
+@functools.cache
+def writes_wrongly(
+    kind: str,
+    widths: tuple[int, int],
+    turns: int,
+    window: bool,
+    softcap: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_kv: int = HEADS_PER_KV,
+) -> str | None:
+    """Reason a kernel of its own rotates and writes rows before such attention, ``turns`` channels of each head; None
+    where attention does, as it did it here."""
+    return failure(lambda: compare_writes(kind, widths, turns, window, softcap, dtype, device, per_kv))
+
+
+def compare_writes(
+    kind: str,
+    widths: tuple[int, int],
+    turns: int,
+    window: bool,
+    softcap: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    per_kv: int = HEADS_PER_KV,
+) -> str | None:
+    """Reason a few steps of attention that rotates and writes are wrong; None where they leave what a kernel of its own
+    leaves, bit for bit, and see the same."""
+    spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
+    generator = torch.Generator().manual_seed(1)
+    batch = batch_of(DECODING)
+    arena = arenas(kind, widths, (16, 16), batch, dtype, generator)
+    qk = torch.randn(batch.host.T, (per_kv + 1) * arena.kv_heads, widths[0], generator=generator).to(device, dtype)
+    v = torch.randn(batch.host.T, arena.kv_heads, widths[1], generator=generator).to(device, dtype)
+    table = torch.randn(batch.host.T, 2, turns, generator=generator).to(device, dtype)
+    looked_up = TableRotaryStep(table, torch.arange(batch.host.T - 1, -1, -1, device=device)) if turns else None
+    rows = None if looked_up is None else RotaryStep(looked_up.cos, looked_up.sin)
+    last = batch.kv_len.long() - 1
+    pages = batch.page_table[0].long().gather(1, last[:, None] // PAGE_SIZE)[:, 0]
+    slots = (pages * PAGE_SIZE + last % PAGE_SIZE).to(device)
+    q, k = qk.split((per_kv * arena.kv_heads, arena.kv_heads), 1)
+    there = batch_on(batch, device)
+    for splits, arrived, rope in ((4, arrivals(device), looked_up), (4, None, rows), (1, None, looked_up)):
+        kept, own = (_copy(on(arena, device)) for _ in range(2))
+        cut = launch.cut_of(q, kept, there)._replace(splits=splits)
+        turned = pack.write(q, k, v, rope, slots, kept)
+        apart = launch.attend(turned, kept, spec, there, 0, False, None, None, cut)[0]
+        new = launch.NewRows(k, v, rope, slots)
+        found = launch.attend(q, own, spec, there, 0, False, None, None, cut, arrived, new)[0]
+        for one, other in zip(_tensors(own), _tensors(kept), strict=True):
+            if not torch.equal(one.view(torch.uint8), other.view(torch.uint8)):
+                return f"what attention over the kind {kind} writes is not what a kernel of its own writes here"
+        if far(found, apart.float().cpu(), TOLERANCE):
+            return f"attention over the kind {kind} that writes does not agree with that which does not here"
+    return None
+
+
+def _tensors(kv: PackedKV) -> list[Tensor]:
+    return [tensor for tensor in (kv.k, kv.v, kv.k_meta, kv.v_meta) if tensor is not None]
+
+
+def _copy(kv: PackedKV) -> PackedKV:
+    k_meta, v_meta = (None if meta is None else meta.clone() for meta in (kv.k_meta, kv.v_meta))
+    return kv._replace(k=kv.k.clone(), v=kv.v.clone(), k_meta=k_meta, v_meta=v_meta)
 
 
 def _packed_stop(batch: Batch) -> Tensor:

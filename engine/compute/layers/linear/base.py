@@ -20,6 +20,21 @@ class Declined(NamedTuple):
     reason: str
 
 
+class Surroundings(NamedTuple):
+    """Parts of a layer before and after a product, for a kernel that computes them with it."""
+
+    norm: Tensor | None = None
+    """Weights [K] of the norm of x, ..."""
+    eps: float = 0.0
+    """... and what is added to its mean square."""
+    gating: str = ""
+    """Function of the gates, the first half of the output features; what it gives is multiplied by the other half."""
+    stream: Tensor | None = None
+    """``[T, N]``, to which the result is added in place ..."""
+    by: float = 1.0
+    """... so many times."""
+
+
 class Linear(ABC):
     """``y = x W^T + b`` with ``W [out_features, in_features]``.
 
@@ -45,6 +60,15 @@ class Linear(ABC):
     @abstractmethod
     def forward_float32(self, x: Tensor) -> Tensor:
         """Same as :meth:`forward`, with a float32 result that was never rounded to less (for logits)."""
+
+    def forward_within(self, x: Tensor, around: Surroundings) -> Tensor | None:
+        """What :meth:`forward` gives, with what surrounds it, by one kernel: the stream where it has been added to
+        that, else a new tensor. None: :meth:`declines_within` has a reason, and nothing was done."""
+        return None
+
+    def declines_within(self, x: Tensor, around: Surroundings) -> str | None:
+        """Reason there is no such kernel for ``x [T, in_features]``; None where there is one."""
+        return "products of this kind are kernels of their own"
 
     @abstractmethod
     def storage_size(self) -> int:

@@ -19,6 +19,12 @@ def rounded(x, like):
 
 
 @triton.jit
+def share_of(x, eps, SIZE: tl.constexpr):
+    """``1 / sqrt(mean(x^2) + eps)`` of the SIZE channels of a row, float32, with zeros after them."""
+    return tl.rsqrt(tl.sum(x * x, 0) / SIZE + eps)
+
+
+@triton.jit
 def add_norm(x, added, weight, out, scale, eps, SIZE: tl.constexpr, LANES: tl.constexpr, SCALED: tl.constexpr):
     """Grid (T): ``x += scale * added`` and ``out = x / sqrt(mean(x^2) + eps) * weight``, each ``[T, SIZE]``.
 
@@ -33,7 +39,7 @@ def add_norm(x, added, weight, out, scale, eps, SIZE: tl.constexpr, LANES: tl.co
     total = tl.load(x + row + channel, mask=real, other=0.0).to(tl.float32) + more
     tl.store(x + row + channel, total.to(x.dtype.element_ty), mask=real)
     total = rounded(total, x)
-    share = tl.rsqrt(tl.sum(total * total, 0) / SIZE + eps)
+    share = share_of(total, eps, SIZE)
     factor = tl.load(weight + channel, mask=real, other=0.0).to(tl.float32)
     tl.store(out + row + channel, (total * share * factor).to(out.dtype.element_ty), mask=real)
 

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("triton")
 
+from engine.compute.layers.linear.triton import surrounded
 from engine.compute.layers.triton import fused
 from engine.compute.models.registry import family
 from engine.doors.cli.doctor import fused_kernels
@@ -19,6 +20,11 @@ def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
         model = family("LlamaForCausalLM").Model(shortened(LLAMA_8B, 2), Weights())
         served = list(fused_kernels(model))
         with mock.patch.object(fused, "gate_disagrees", return_value="it computes wrongly"):
-            declined = list(fused_kernels(model))[-1]
-    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 3
-    assert declined == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))
+            declined = list(fused_kernels(model))
+        with mock.patch.object(surrounded, "disagrees", return_value="it computes wrongly"):
+            apart = list(fused_kernels(model))[-1]
+    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 5
+    assert apart == (
+        "norm, gating and addition within products", 2, "kernels of their own", ("Triton kernel: it computes wrongly",)
+    )  # fmt: skip
+    assert declined[-2] == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))

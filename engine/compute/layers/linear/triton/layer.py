@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar
 
 import torch
@@ -71,15 +71,24 @@ class TritonLinear(BlockwiseLinear):
         """``out [rows, N]`` in any floating dtype from ``x [rows, K]``, contiguous, in the packed order; with bias."""
         assert isinstance(cut, Tile)
         constants = {"SLICES": cut.slices, "num_warps": cut.slices, "num_stages": self.stages(cut)}
-        self._launch_product(self.kernels().multiply, x, out, cut, lambda: constants)
+        self.launch_product(self.kernels().multiply, x, out, cut, lambda: constants)
 
-    def _launch_product(
-        self, kernel: Any, x: Tensor, out: Tensor, cut: Cut, constants: Callable[[], dict[str, Any]], splits: int = 1
+    def launch_product(
+        self,
+        kernel: Any,
+        x: Tensor,
+        out: Tensor,
+        cut: Cut,
+        constants: Callable[[], dict[str, Any]],
+        splits: int = 1,
+        more: tuple[Any, ...] = (),
+        key: Hashable = None,
     ) -> None:
         """``constants()`` are those of one kernel and one cut, besides its ``rows`` and ``outputs``. With ``splits``
-        ``out`` has as many parts, one after the other."""
+        ``out`` has as many parts, one after the other. ``more`` are parameters after the sizes, and ``key`` says which
+        variant they ask for."""
         grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows), splits)
-        args = (x, *self._held, self.bias, out, len(x), self.out_features, *self.sizes())
+        args = (x, *self._held, self.bias, out, len(x), self.out_features, *self.sizes(), *more)
 
         def keywords() -> dict[str, Any]:
             return {
@@ -91,7 +100,7 @@ class TritonLinear(BlockwiseLinear):
                 **constants(),
             }
 
-        self._variants.launch(kernel, (cut, x.dtype, out.dtype), grid, args, keywords)
+        self._variants.launch(kernel, (cut, x.dtype, out.dtype, key), grid, args, keywords)
 
     def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
         """``W [stop - start, K]`` of some output features in the packed order; float32 results are exact."""

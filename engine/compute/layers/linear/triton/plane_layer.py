@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.compute.layers.linear.base import LinearShape, Target
+from engine.compute.layers.linear.base import LinearShape, Surroundings, Target
+from engine.compute.layers.linear.triton import surrounded
 from engine.compute.layers.linear.triton.kernels import inline
 from engine.compute.layers.linear.triton.layer import TritonLinear
 from engine.compute.layers.linear.triton.runtime import (
@@ -159,15 +160,21 @@ class PlaneLinear(TritonLinear):
     def fixed(self) -> Cut:
         return super().fixed if tensor_cores(self.device) else FMA_FIXED
 
+    def forward_within(self, x: Tensor, around: Surroundings) -> Tensor | None:
+        return surrounded.multiply(self, x, around) if self.declines_within(x, around) is None else None
+
+    def declines_within(self, x: Tensor, around: Surroundings) -> str | None:
+        return surrounded.declines(self, x, around)
+
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Cut) -> None:
         if isinstance(cut, WideTile):
             from engine.compute.layers.linear.triton.kernels import gemm
 
             if cut.splits == 1:
-                self._launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
+                self.launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
                 return
             parts = torch.empty(cut.splits, *out.shape, dtype=torch.float32, device=out.device)
-            self._launch_product(gemm.gemm, x, parts, cut, lambda: self.wide_constants(cut, x.dtype), cut.splits)
+            self.launch_product(gemm.gemm, x, parts, cut, lambda: self.wide_constants(cut, x.dtype), cut.splits)
             grid, constants = (-(-out.numel() // ADDED), 1, 1), {"SPLITS": cut.splits, "SIZE": ADDED, "num_warps": 4}
             key = ("added", cut.splits, out.dtype)
             self._variants.launch(gemm.add_parts, key, grid, (parts, out, out.numel()), lambda: constants)
@@ -175,7 +182,7 @@ class PlaneLinear(TritonLinear):
             from engine.compute.layers.linear.triton.kernels import fma
 
             constants = {"SLICES": cut.halfwords // self.form.plane, "num_warps": cut.warps}
-            self._launch_product(fma.fma, x, out, cut, lambda: constants)
+            self.launch_product(fma.fma, x, out, cut, lambda: constants)
         else:
             super().launch_multiply(x, out, cut)
 

@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
+from engine.compute.attention.triton import launch
 from tests.gpu.attention_code import CASES, code_of
-from tests.gpu.machine_code import MORE_SPILLED, TARGETS
+from tests.gpu.machine_code import MORE_SPILLED, TARGETS, compiled
 
 pytestmark = pytest.mark.content("engine/compute/attention/triton")
 BOUNDS = {"decode dense": 5.8, "decode int8": 10.0, "decode fp8": 10.8, "decode int4": 10.0, "decode int4 96": 17.0,
+          "whole dense": 5.8, "whole int8": 10.0, "whole fp8": 10.8, "whole int4": 10.0,
           "decode kivi 4": 13.0, "quest pages": 9.0}  # fmt: skip
 """Instructions a number: a tenth above what they were."""
-SPILLED = {"quest pages": 16, "tree dense": 8, "tree, bounds, cap": 20}
+SPILLED = {
+    "whole dense 64": 8,
+    "whole dense 256": 8,
+    "whole int8": 8,
+    "whole fp8": 8,
+    "whole int4": 8,
+    "quest pages": 16,
+    "tree dense": 8,
+    "tree, bounds, cap": 20,
+}
 """Instructions that spill registers: those over chosen pages in none of their products, trees on sm_80 and 120."""
 SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
 
 
-@pytest.mark.parametrize("case", [pytest.param("decode dense", marks=pytest.mark.always), "decode int4"])
+@pytest.mark.parametrize("case", [pytest.param("decode dense", marks=pytest.mark.always), "decode int4", "whole dense"])
 def test_the_loop_over_keys(case: str) -> None:
     code = code_of(case, torch.bfloat16, 90)
     assert 1 < code.per_weight < BOUNDS[case]
     assert (code.spilled, code.wide > 0) == (0, True)
     assert any("MMA" in operation for operation in code.operations)
+
+
+@pytest.mark.always
+@pytest.mark.parametrize("case", ["whole dense", "whole int4"])
+def test_what_other_threads_wrote_is_read_after_a_barrier(case: str) -> None:
+    """The new key and value before any is fetched, and the parts of all splits before the last one merges them."""
+    lines = compiled(CASES[case](torch.bfloat16).launch, 90).asm["ptx"].splitlines()
+    patterns = {"store": r"st\.global", "barrier": r"bar\.sync", "fetch": r"cp\.async\.c", "atom": r"atom\.global"}
+    find = {
+        name: [place for place, line in enumerate(lines) if re.search(pattern, line)]
+        for name, pattern in patterns.items()
+    }
+    fetched, (arrived,) = find["fetch"][0], find["atom"]
+    written = max(place for place in find["store"] if place < fetched)
+    assert any(written < place < fetched for place in find["barrier"])
+    ended = max(place for place in find["store"] if place < arrived)
+    assert any(ended < place < arrived for place in find["barrier"])
+    assert "atom.global.gpu.acq_rel" in lines[arrived]
+    after = [line for line in lines[arrived:] if "ld.global" in line]
+    assert len(after) > launch.MERGED
+    assert all("ld.global.cg" in line for line in after), "not by way of this multiprocessor's own cache"
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Kernels for 4-bit weights in planes: a product for a few rows, and dequantisation.
+"""Kernels for 4-bit weights in planes: a product for a few rows, what surrounds one in a layer too, and dequantisation.
 
 ``words [N, blocks * PLANE]`` int16: bits 4j to 4j + 3 of halfword p of a block are the code of its input feature
 ``j * PLANE + p``. A plane j lies within one group, so that it has one scale. All that is held once a group is held as
@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from engine.compute.layers.linear.triton.kernels.sorted_rows import sorted_rows
+from engine.compute.layers.triton.fused_kernels import activated, rounded, share_of
 
 
 @triton.jit
@@ -91,11 +92,12 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used
              PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
              OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
              MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
-             ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+             ASM: tl.constexpr, MAGIC: tl.constexpr, norm, share, NORM: tl.constexpr):  # fmt: skip
     """float32 ``[BN, MB]``: output features ``n [BN]`` of the rows ``m [MB]`` of x, of those that are used.
 
     Every warp takes one slice of the input features, SLICES of them at a time; the partial sums meet at the end, always
     in the same order. ``ASM``: how four codes become floats that are MAGIC too large; "" for Triton's own operations.
+    NORM: of one row, x times ``share`` and the weights ``norm [K]``, rounded, is multiplied.
     """
     slices = tl.arange(0, SLICES)
     p = tl.arange(0, PLANE)
@@ -117,7 +119,12 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used
             k = ((block * 4 + j) * PLANE)[:, None, None] + p[None, :, None]
             if PADDED:
                 k = tl.minimum(k, inputs - 1)
-            part_of_x = tl.load(x_at + k, mask=used[None, None, :], other=0.0)
+            if NORM:
+                # One column, in the place of all: what the others sum up is not stored.
+                one = tl.load(x + k).to(tl.float32) * share * tl.load(norm + k).to(tl.float32)
+                part_of_x = tl.broadcast_to(one.to(x.dtype.element_ty), (SLICES, PLANE, MB))
+            else:
+                part_of_x = tl.load(x_at + k, mask=used[None, None, :], other=0.0)
             if ASM != "":
                 part_of_w = value[j]
             else:
@@ -162,9 +169,52 @@ def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
     m = tl.program_id(1) * MB + tl.arange(0, MB)
     result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, m < rows, outputs, inputs, blocks,
                       shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
-                      MAGIC)  # fmt: skip
+                      MAGIC, None, None, False)  # fmt: skip
     at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
+
+
+@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
+def multiply_fused(x, words, scales, offsets, outer, codebook, table, bias, out,
+                   rows, outputs, inputs, blocks, shift, norm, eps, by,
+                   PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+                   OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+                   MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
+                   ASM: tl.constexpr, MAGIC: tl.constexpr,
+                   NORM: tl.constexpr, SIZE: tl.constexpr, LANES: tl.constexpr, KIND: tl.constexpr, ADDED: tl.constexpr,
+                   SCALED: tl.constexpr):  # fmt: skip
+    """Same as :func:`multiply`, with what lies before and after it in a layer: the norm of x, gating, an addition.
+
+    NORM: x is one row of SIZE channels, LANES the power of two that is not less, and its norm with weights
+    ``norm [SIZE]`` is multiplied. KIND: ``out [rows, N / 2] = KIND(gate) * up``, gates the first half of the output
+    features; "" for none. ADDED: ``out += by * x W^T``. Roundings and sums are those of fused_kernels.py.
+    """
+    share = 0.0
+    if NORM:
+        channel = tl.arange(0, LANES)
+        share = share_of(tl.load(x + channel, mask=channel < SIZE, other=0.0).to(tl.float32), eps, SIZE)
+    i = tl.arange(0, BN)
+    m = tl.program_id(1) * MB + tl.arange(0, MB)
+    n = tl.program_id(0) * BN + i
+    if KIND != "":
+        # A program has gates, and then the ups of the same channels.
+        n = tl.program_id(0) * (BN // 2) + i % (BN // 2) + i // (BN // 2) * (outputs // 2)
+    result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, m < rows, outputs, inputs, blocks,
+                      shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
+                      MAGIC, norm, share, NORM)  # fmt: skip
+    result = rounded(result, out)
+    if KIND != "":
+        gate, up = tl.split(tl.permute(tl.reshape(result, (2, BN // 2, MB)), (1, 2, 0)))
+        n = tl.program_id(0) * (BN // 2) + tl.arange(0, BN // 2)
+        outputs = outputs // 2
+        result = rounded(activated(gate, KIND), out) * up
+    at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
+    real = (n < outputs)[:, None] & (m < rows)[None, :]
+    if ADDED:
+        if SCALED:
+            result = rounded(result * by, out)
+        result += tl.load(at, mask=real, other=0.0).to(tl.float32)
+    tl.store(at, result.to(out.dtype.element_ty), mask=real)
 
 
 @triton.jit(do_not_specialize=["outputs", "blocks"])
@@ -189,7 +239,7 @@ def multiply_sorted(x, words, scales, offsets, outer, codebook, table, bias, out
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used, outputs, inputs, blocks,
                       shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
-                      MAGIC)  # fmt: skip
+                      MAGIC, None, None, False)  # fmt: skip
     at = out + place.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & used[None, :])
 
