@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
@@ -11,14 +12,19 @@ from torch import Tensor
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.batch import Batch, context_class, power_of_two, row_class
-from engine.compute.native.gpu import processors
+from engine.compute.native.gpu import HOPPER, capability, processors
 from engine.compute.native.triton_launch import Grid, Variants
 
 MAX_SPLITS = 64
-LEAST_KEYS = 256
-"""The fewest keys of a split; with fewer, merging costs more than it saves. An estimate, to be measured on a GPU."""
+LEAST_KEYS = 64
+"""The fewest keys of a split, which is one turn of the loop over keys: each turn waits for memory once."""
+LEAST_HOPPER_KEYS = 256
+"""The same on Hopper, as the one that was measured had it; `python -m tests.gpu.check first` says which is faster."""
 PROGRAMS = 2
-"""Programs for each multiprocessor that splitting aims at."""
+"""Programs for each multiprocessor that run at the same time."""
+BEFORE, MERGED = 3, 3
+"""Turns of the loop over keys that a program's chain of loads before it takes, and those that a merge takes: each waits
+about as long for memory as a turn does. Estimates."""
 
 
 DECODE_ROWS = 16
@@ -69,11 +75,18 @@ def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
 
 
 def cut_for(
-    k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int
+    k: Columns,
+    v: Columns,
+    kind: str,
+    packed_rows: int,
+    tiles: int,
+    max_keys: int,
+    processors: int,
+    least: int = LEAST_KEYS,
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
-    ``tiles``: how many such there are. Estimates from machine code, for a GPU to correct. There are
-    two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
+    ``tiles``: how many such there are; ``least``: the fewest keys of a split. Estimates from machine code, for a GPU to
+    correct. There are two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
     width = max(k.width, v.width)
     rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
     keys = 64 if width <= 128 else 32
@@ -84,15 +97,33 @@ def cut_for(
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
     looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
-    splits = max(1, min(PROGRAMS * processors // tiles, -(-max_keys // LEAST_KEYS), MAX_SPLITS))
+    splits = splits_for(tiles, -(-max_keys // keys), -(-max_keys // least), processors)
     return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
 
 
-def cut_of(q: Tensor, kv: PackedKV, batch: Batch) -> TileConfig:
-    """The cut of a batch whose queries are like q [T, H, d]."""
+@functools.cache
+def splits_for(tiles: int, turns: int, most: int, processors: int) -> int:
+    """Splits of the ``turns`` of each tile with which all are done the soonest; at most ``most``, the fewest of equals.
+
+    Programs run in waves of as many as there are places, and the last wave may be nearly empty (as FlashInfer plans its
+    decoding, flashinfer-ai/flashinfer#4904).
+    """
+    places = PROGRAMS * processors
+
+    def taken(splits: int) -> int:
+        waves = -(-tiles * splits // places)
+        return waves * (-(-turns // splits) + BEFORE) + (MERGED if splits > 1 else 0)
+
+    return min(range(1, max(1, min(most, MAX_SPLITS)) + 1), key=taken)
+
+
+def cut_of(q: Tensor, kv: PackedKV, batch: Batch, least: int = 0) -> TileConfig:
+    """The cut of a batch whose queries are like q [T, H, d]; ``least`` as for :func:`cut_for`, 0: as is served."""
     k, v, _ = layout(kv)
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    return cut_for(k, v, kv.kind, packed_rows, tiles, context_class(batch.host.max_kv), processors(q.device))
+    least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
+    longest = context_class(batch.host.max_kv)
+    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least)
 
 
 def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
