@@ -262,6 +262,10 @@ def test_captures_and_compilations_are_seen(monkeypatch: pytest.MonkeyPatch) -> 
         hook = knobs.runtime.jit_cache_hook
         assert not hook(key="k", repr="r", fn=SimpleNamespace(name="attend"), compile={}, is_manual_warmup=True,
                         already_compiled=False)  # fmt: skip
+        for name, hit in (("attend", True), ("gemm", False)):
+            knobs.compilation.listener(src=SimpleNamespace(name=name), metadata={}, cache_hit=hit)
+    assert knobs.compilation.listener is None
+    assert (watch.hits, watch.misses) == (["attend"], ["gemm"])
     assert knobs.runtime.jit_cache_hook is before
     assert watch.compiled == ["attend"]
     figure = watch.figure()

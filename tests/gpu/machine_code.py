@@ -151,6 +151,14 @@ def compiled(launch: Launch, sm: int) -> Any:
     return compile(ASTSource(launch.kernel, *specialised(launch)), GPUTarget("cuda", sm, 32), options)
 
 
+def disassembled(program: Any) -> list[str]:
+    """All instructions of compiled code, without their predicates."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(program.asm["cubin"])
+        file.flush()
+        return _parse(_run(str(knobs.nvidia.nvdisasm.path), "-c", file.name))[0]
+
+
 class Code(NamedTuple):
     """``per_weight``: instructions of the inner loop (or the kernel) for each weight; ``wide``: 16-byte loads there.
 
