@@ -237,6 +237,7 @@ def test_each_decision_names_its_number() -> None:
          "at least 16 KB"),
         ("prompts", {"128": {"packed": 9.0, "dequantised": 5.0}}, "rows of torch's product (MANY_PLANE_ROWS)",
          "from fewer than 128"),
+        ("chain", {"as served": {"us": 90.0}}, "a layer", "mend the model of a step, or what it is served by"),
         ("chain", {"as served": {"us": 90.0}, "unfused": {"us": 80.0}}, "fused kernels", "off: they are slower"),
         ("rows", {"32 rows": {"o": cuts(served=1.0) | {"x": {"microseconds": "much"}}}}, "some rows", ""),
     ],
