@@ -68,7 +68,8 @@ packed weights again, and dequantising costs as much as about nine such reads.""
 MANY_PLANE_ROWS = 512
 """The same for weights in planes: then reading them and dequantising costs torch's product little."""
 MANY_HOPPER_ROWS = 256
-"""The same on Hopper, where torch's product has 790 TFLOP/s and gemm.py reached 263 (512 rows on an H200)."""
+"""The same on Hopper, where torch's product has 790 TFLOP/s and gemm.py reached 263 (512 rows on an H200), and where
+tensor cores have a memory of their own, which gemm.py does not use."""
 UNDER_WAY = 20 << 10
 """Bytes of weights that a multiprocessor of an H200 must have asked for at all times, or memory waits: 4.28 TB/s times
 0.6 to 0.7 µs, shared by 132 (Little's law). Cards with slower memory need fewer."""
@@ -121,6 +122,11 @@ def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: 
         if padded(cut) <= 1.25 * padded(small) and programs >= processors:
             return cut
     return small
+
+
+def most_plane_rows(version: tuple[int, int]) -> int:
+    """The most rows that are multiplied with weights in planes as they are, for a compute capability."""
+    return MANY_HOPPER_ROWS if version[0] == HOPPER[0] or version[0] in TENSOR_MEMORY else MANY_PLANE_ROWS
 
 
 def split(cut: WideTile, rows: int, outputs: int, processors: int) -> WideTile:
