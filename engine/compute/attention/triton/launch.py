@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.batch import Batch, context_class, power_of_two, row_class
-from engine.compute.native.gpu import HOPPER, capability, processors
+from engine.compute.native.gpu import HOPPER, capability, inlines, processors
 from engine.compute.native.triton_launch import Grid, Variants
 
 MAX_SPLITS = 64
@@ -27,6 +27,15 @@ BEFORE, MERGED = 3, 3
 about as long for memory as a turn does. Estimates."""
 
 
+BYTE_KEYS, BYTE_NUMBERS = 128, 1 << 14
+"""The most keys of a tile of byte_kernels.py, and the most numbers of them: twice those of other kinds."""
+BYTES = """{ .reg .b32 t;
+lop3.b32 $0, $2, 0x00FF00FF, 0x64806480, 0x6A;
+shr.u32 t, $2, 8;
+lop3.b32 $1, t, 0x00FF00FF, 0x64806480, 0x6A; }"""
+"""PTX: two halfwords of two int8 each -> float16 of the first codes and of the second, each 1152 too large. (0x6A is
+(a & b) ^ c, which turns the sign of a code about.)"""
+BYTES_MAGIC = 1152.0
 DECODE_ROWS = 16
 """Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
 
@@ -83,10 +92,12 @@ def cut_for(
     max_keys: int,
     processors: int,
     least: int = LEAST_KEYS,
+    bytes: bool = False,
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
-    ``tiles``: how many such there are; ``least``: the fewest keys of a split. Estimates from machine code, for a GPU to
-    correct. There are two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
+    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``bytes``: for byte_kernels.py. Estimates
+    from machine code, for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so
+    that few variants are compiled."""
     width = max(k.width, v.width)
     rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
     keys = 64 if width <= 128 else 32
@@ -94,6 +105,8 @@ def cut_for(
         keys = 16
     if kind == "kivi":
         keys = CHANNEL_GROUP
+    if bytes:
+        keys = min(BYTE_KEYS, BYTE_NUMBERS // width)
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
     looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
@@ -117,13 +130,32 @@ def splits_for(tiles: int, turns: int, most: int, processors: int) -> int:
     return min(range(1, max(1, min(most, MAX_SPLITS)) + 1), key=taken)
 
 
-def cut_of(q: Tensor, kv: PackedKV, batch: Batch, least: int = 0) -> TileConfig:
-    """The cut of a batch whose queries are like q [T, H, d]; ``least`` as for :func:`cut_for`, 0: as is served."""
+def cut_of(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    first: Tensor | None = None,
+    stop: Tensor | None = None,
+    least: int = 0,
+) -> TileConfig:
+    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served."""
     k, v, _ = layout(kv)
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
     least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
-    longest = context_class(batch.host.max_kv)
-    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least)
+    longest, bytes = context_class(batch.host.max_kv), takes_bytes(q, kv, spec, batch, first, stop)
+    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, bytes)
+
+
+def takes_bytes(
+    q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, first: Tensor | None = None, stop: Tensor | None = None
+) -> bool:
+    """Return True if byte_kernels.py serves: a few rows that see whole texts of int8, whose heads have 2^n channels."""
+    plain = spec.window is None and spec.softcap is None and batch.ancestors is None and first is None and stop is None
+    width = kv.k_dim
+    whole = width == kv.v_dim == power_of_two(width) and 32 <= width <= 256
+    packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
+    return kv.kind == "int8" and plain and whole and packed_rows <= DECODE_ROWS
 
 
 def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
@@ -147,6 +179,8 @@ class LaunchPlan(NamedTuple):
     """... [splits, T, H], where keys are split."""
     real: int
     """Rows that are no padding."""
+    bytes: bool = False
+    """It is the kernel of byte_kernels.py."""
 
 
 def plan(
@@ -165,13 +199,15 @@ def plan(
     k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
     packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
-    cut = cut or cut_of(q, kv, batch)
+    cut = cut or cut_of(q, kv, spec, batch, first, stop)
     search = packed_rows > DECODE_ROWS
     part = part_lse = None
     if cut.splits > 1:
         part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
         part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
     tree, table = batch.ancestors is not None, batch.page_table
+    if takes_bytes(q, kv, spec, batch, first, stop):
+        return _byte_plan(q, kv, spec, batch, cut, table[group], part, part_lse, need_lse)
     keywords = {
         "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
         "GROUP": per_kv,
@@ -212,9 +248,47 @@ def plan(
     )
 
 
+def _byte_plan(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    cut: TileConfig,
+    table: Tensor,
+    part: Tensor | None,
+    part_lse: Tensor | None,
+    need_lse: bool,
+) -> LaunchPlan:
+    exact = q.dtype == torch.float32  # float32 serves to be compared, and needs no float16
+    keywords = {
+        "GROUP": q.shape[1] // kv.kv_heads,
+        "HALF": kv.k_dim // 2,
+        "LSE": need_lse or cut.splits > 1,
+        "PARTS": cut.splits > 1,
+        "BM": cut.rows,
+        "BN": cut.keys,
+        "ASM": "" if exact or not inlines(q.device) else BYTES,
+        "MAGIC": 0.0 if exact else BYTES_MAGIC,
+        "num_warps": cut.warps,
+        "num_stages": cut.stages,
+    }
+    strides = *q.stride()[:2], *(stride // 2 for side in (kv.k, kv.v) for stride in side.stride()[:2])
+    return LaunchPlan(
+        (batch.host.S, kv.kv_heads, cut.splits),
+        (*keywords.values(), q.dtype, strides),
+        keywords,
+        (table, batch.row_start, batch.kv_len),
+        (spec.scale, batch.host.T, *strides, batch.page_table.stride(1)),
+        part,
+        part_lse,
+        batch.host.T,
+        True,
+    )
+
+
 def run(plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tuple[Tensor, Tensor | None]:
     """One layer's attention as planned."""
-    from engine.compute.attention.triton import kernels
+    from engine.compute.attention.triton import byte_kernels, kernels
 
     out = q.new_empty(q.shape[0], q.shape[1], kv.v_dim)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
@@ -226,8 +300,11 @@ def run(plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tu
         return out, lse
     written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
     k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
-    args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
-    _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
+    k, v, kernel = kv.k, kv.v, kernels.attend
+    if plan.bytes:
+        k, v, kernel = k.view(torch.int16), v.view(torch.int16), byte_kernels.attend_bytes
+    args = (q, k, v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
+    _variants.launch(kernel, plan.key, plan.grid, args, lambda: plan.keywords)
     if plan.part is not None:
         merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
     return out, lse

@@ -75,7 +75,7 @@ def compare(
                 expected, lse = ReferenceAttention().attend(q.float(), exact, spec, batch, 0, True, keys)
                 there = None if stop is None else stop.to(device)
                 placed = q.to(device), on(kv, device), spec, batch_on(batch, device), 0
-                cut = launch.cut_of(placed[0], kv, batch)
+                cut = launch.cut_of(placed[0], kv, spec, batch, None, there)
                 # In parts, whole, and as layers without sinks ask for it: each is another variant.
                 for splits, need_lse in product((max(2, cut.splits), 1), (True, False)):
                     found, found_lse = launch.attend(*placed, need_lse, None, there, cut._replace(splits=splits))

@@ -231,7 +231,7 @@ def attention(setting: Setting) -> Measures:
         for context in contexts:
             case = bench_attention.one_row(kind, context, dtype, device, dry)
             for least in keys:
-                cut = launch.cut_of(case.q, case.held[0], case.batch, least)
+                cut = launch.cut_of(case.q, case.held[0], case.spec, case.batch, least=least)
                 found.setdefault(str(context), {})[str(least)] = {
                     "splits": cut.splits,
                     "microseconds": bench_attention.microseconds(case.calls(cut), device),

@@ -20,7 +20,6 @@ from engine.compute.layers.linear.triton.runtime import (
     Cut,
     FmaTile,
     WideTile,
-    inlines,
     most_plane_rows,
     plane_tile,
     split,
@@ -28,7 +27,7 @@ from engine.compute.layers.linear.triton.runtime import (
     wide_tile,
     wide_tiles,
 )
-from engine.compute.native.gpu import capability, processors
+from engine.compute.native.gpu import capability, inlines, processors
 
 PLANES = (128, 64, 32, 16)
 TURN = 32

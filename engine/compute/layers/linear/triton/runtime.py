@@ -140,14 +140,6 @@ def tensor_cores(device: torch.device) -> bool:
     return capability(device) >= TENSOR_CORES
 
 
-def inlines(device: torch.device) -> bool:
-    """Return True if kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
-
-    Device "meta" stands for an NVIDIA GPU that is not here, when kernels are only compiled.
-    """
-    return device.type in ("cuda", "meta") and torch.version.hip is None
-
-
 def aligned(x: Tensor) -> Tensor:
     """``x`` contiguous and at an address that 16 divides: at another, Triton compiles another kernel."""
     x = x.contiguous()
