@@ -231,6 +231,24 @@ def under_way(launch: Launch, code: Code, sm: int, outputs: int) -> float:
     return min(programs, code.resident) * max(1, words["num_stages"] - 1) * _weights(launch) / 2
 
 
+def jumped(code: Code) -> float:
+    """The share of the loop that its longest branch forward leaves out, where that is taken."""
+    places: dict[str, int] = {}
+    branches: list[tuple[int, str]] = []
+    count = 0
+    for line in code.text.splitlines():
+        if label := re.match(r"\s*(\.L_x_\d+):", line):
+            places[label[1]] = count
+        if re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+.*;", line):
+            target = re.search(r"BRA.*`\((\.L_x_\d+)\)", line)
+            branches += [(count, target[1])] if target else []
+            count += 1
+    whole = sum(code.operations.values())
+    loops = [(places[to], at) for at, to in branches if at - places[to] + 1 == whole]
+    inside = [places[to] - at - 1 for at, to in branches for first, last in loops if first < at < places[to] <= last]
+    return max(inside, default=0) / whole
+
+
 def _weights(launch: Launch) -> int:
     """Weights that a program handles in one turn of its loop, or altogether where it has none."""
     words = launch.keywords
