@@ -17,7 +17,7 @@ import torch
 
 from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.graphs import CudaRecorder
-from tests.gpu import kernel_kinds
+from tests.gpu import bench_tiles, kernel_kinds
 from tests.gpu.check import __main__ as command
 from tests.gpu.check import notes, report, trace, watching, wheels
 from tests.gpu.check.notes import Notes, Setting
@@ -262,6 +262,10 @@ def test_captures_and_compilations_are_seen(monkeypatch: pytest.MonkeyPatch) -> 
         hook = knobs.runtime.jit_cache_hook
         assert not hook(key="k", repr="r", fn=SimpleNamespace(name="attend"), compile={}, is_manual_warmup=True,
                         already_compiled=False)  # fmt: skip
+        for name, hit in (("attend", True), ("gemm", False)):
+            knobs.compilation.listener(src=SimpleNamespace(name=name), metadata={}, cache_hit=hit)
+    assert knobs.compilation.listener is None
+    assert (watch.hits, watch.misses) == (["attend"], ["gemm"])
     assert knobs.runtime.jit_cache_hook is before
     assert watch.compiled == ["attend"]
     figure = watch.figure()
@@ -321,3 +325,21 @@ def test_what_is_missing_comes_from_wheels(tmp_path: Path, monkeypatch: pytest.M
         [sys.executable, "-c", asked], cwd=tmp_path.parent, capture_output=True, text=True, check=True
     )
     assert done.stdout == "True False\n"
+
+
+def test_each_matrix_has_its_quickest_cut() -> None:
+    """The cut that is the fastest for a layer need not be that of any of its matrices."""
+    times = {(4096, 4096): {"served": 6.0, "a": 5.0, "b": 10.0}, (28672, 4096): {"served": 22.0, "a": 24.0, "b": 20.0}}
+    rows = [
+        {"rows": 1, "outputs": outputs, "inputs": inputs, "what": what, "microseconds": time}
+        for (outputs, inputs), matrix in times.items()
+        for what, time in matrix.items()
+    ]
+    lines = bench_tiles.best([*rows, {**rows[0], "what": "of one matrix alone"}], "served").splitlines()
+    assert lines[0] == "1 rows: served 28.0 us a layer, each matrix by its quickest 25.0"
+    assert [line.split()[1] for line in lines[1:4]] == ["served", "a", "b"]
+    assert lines[4].strip().startswith("4096 x 4096: served 6.0; 5.0 a, ")
+    assert lines[5].strip().startswith("28672 x 4096: served 22.0; 20.0 b, ")
+    assert (4096, 14336) in bench_tiles.LAYER
+    splits = {getattr(cut, "splits", 1) for cut in bench_tiles.cuts(32)}
+    assert splits == {1, 2, 4}

@@ -5,14 +5,25 @@ from __future__ import annotations
 import pytest
 
 from engine.compute.layers.linear.triton.runtime import DEEP, SOME, plane_tile
-from tests.gpu.model import H200, Card, Kernel, checks, product, seconds
+from tests.gpu.model import (
+    DESIGNS,
+    H200,
+    Card,
+    Kernel,
+    ceiling,
+    checks,
+    product,
+    seconds,
+    step_of,
+    table,
+)
 
 US = 1e-6
 
 
 def test_what_is_known_is_met_within_fifteen_percent() -> None:
     found = {check.name: check.model / check.known for check in checks()}
-    assert len(found) == 6
+    assert len(found) == 8
     assert {name: ratio for name, ratio in found.items() if not 0.85 < ratio < 1.15} == {}
 
 
@@ -35,3 +46,30 @@ def test_few_outputs_are_cut_into_more_slices(outputs: int, inputs: int, cut: ob
     if cut == DEEP:
         some, deep = (seconds(H200, [product(outputs, inputs, tile.slices)]) for tile in (SOME, DEEP))
         assert deep < 0.9 * some
+
+
+def test_what_is_fetched_ahead_is_there_sooner_and_read_once() -> None:
+    card = Card(2, 1e12)
+    waits = Kernel(fixed=20 * US)
+    reads = Kernel(programs=4, warps=4, turns=2, piece=1e6, work=1.0)
+    alone, ahead = (seconds(card, [waits._replace(fetched=size), reads]) for size in (0.0, 8e6))
+    assert alone - ahead == pytest.approx(8e6 / 1e12, rel=0.15), "all of it was read meanwhile"
+    half = seconds(card, [waits._replace(fetched=4e6), reads])
+    assert ahead < half < alone
+
+
+def test_the_table_ranks_designs_on_every_card() -> None:
+    """None is faster than reading alone, and each that is to be built gains on an H200."""
+    speed = {design.name: 1 / step_of(design, H200) for design in DESIGNS}
+    built = [design for design in DESIGNS if design.name.startswith(("five", "the same"))]
+    assert all(value < 1 / ceiling(H200) for value in speed.values())
+    served = speed["ten kernels, as served"]
+    assert speed["ten kernels, 2 slices everywhere"] < served < min(speed[design.name] for design in built)
+    assert speed["five kernels, resident products"] < speed["the same, early launch"]
+    lines = list(table(("H200",)))
+    assert lines[0].split()[-1] == "H200"
+    rows = {line[:34].strip(): line[34:].split() for line in lines[1:]}
+    assert set(rows) == {design.name for design in DESIGNS} | {"reading alone"}
+    assert rows["ten kernels, as served"][0] == f"{served:.0f}"
+    early = [design for design in DESIGNS if design.early]
+    assert [line.split()[-1] for line in table(("3090",), early)][1:-1] == ["-"] * 3, "it starts no kernel early"

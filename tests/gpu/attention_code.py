@@ -24,6 +24,7 @@ from engine.cache.stores.packed import Flush, PackedKV
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.attention.triton import (
+    byte_kernels,
     kernels,
     launch,
     merge_kernels,
@@ -38,6 +39,7 @@ from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
 
 META = torch.device("meta")
 KERNELS = [
+    (byte_kernels, "attend_bytes"),
     (kernels, "attend"),
     (kernels, "combine"),
     (quest_kernels, "page_scores"),
@@ -156,6 +158,9 @@ def merged(dtype: torch.dtype, width: int = 128) -> Made:
 CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "decode dense": lambda dtype: attention("dense", dtype),
     "decode int8": lambda dtype: attention("int8", dtype),
+    "decode int8 64": lambda dtype: attention("int8", dtype, (64, 64)),
+    "decode int8 256": lambda dtype: attention("int8", dtype, (256, 256)),
+    "decode int8 cap": lambda dtype: attention("int8", dtype, spec=CAPPED),
     "decode fp8": lambda dtype: attention("fp8", dtype),
     "decode int4": lambda dtype: attention("int4", dtype),
     "decode kivi 4": lambda dtype: attention("kivi 4", dtype),

@@ -126,6 +126,35 @@ def contiguous(q: Tensor, sizes: Sizes, batch: int, context: int) -> list[Call]:
     return [partial(F.scaled_dot_product_attention, heads, k, v, enable_gqa=True) for k, v in held]
 
 
+class OneRow(NamedTuple):
+    """Attention of one row over copies of the same keys and values."""
+
+    q: Tensor
+    held: list[PackedKV]
+    spec: AttnSpec
+    batch: Batch
+
+    def calls(self, cut: launch.TileConfig) -> list[Call]:
+        """The attention, cut so, of each copy."""
+        return [partial(launch.attend, self.q, kv, self.spec, self.batch, cut=cut) for kv in self.held]
+
+
+def one_row(kind: str, context: int, dtype: torch.dtype, device: torch.device, dry: bool) -> OneRow:
+    """One row after ``context`` - 1 tokens, whose keys and values lie in more copies than a cache holds."""
+    sizes, generator = sizes_of(kind, dry), torch.Generator(device).manual_seed(1)
+    host = trial.batch_of([(context - 1, 1)])
+    made = trial.arenas(kind, sizes.widths, (4, 4), host, dtype, generator, sizes.kv_heads)
+    q = torch.randn(1, sizes.heads, sizes.widths[0], generator=generator, device=device).to(dtype)
+    spec = AttnSpec(sizes.widths[0] ** -0.5)
+    return OneRow(q, copies_of(made, dry), spec, trial.batch_on(host, device))
+
+
+def copies_of(made: PackedKV, dry: bool) -> list[PackedKV]:
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(made))
+    copies = 1 if dry else min(MOST_COPIES, max(1, -(-ROTATED // size)))
+    return [made, *(copy_of(made) for _ in range(copies - 1))]
+
+
 class Bench:
     """All cases on one device."""
 
@@ -146,8 +175,7 @@ class Bench:
         made = trial.arenas(kind.split()[0], sizes.widths, BITS.get(kind, (4, 4)), first, self.dtype, self.generator,
                             sizes.kv_heads)  # fmt: skip
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(made))
-        copies = 1 if self.dry else min(MOST_COPIES, max(1, -(-ROTATED // size)))
-        held = [made, *(copy_of(made) for _ in range(copies - 1))]
+        held = copies_of(made, self.dry)
         read = size * sequences * context // (made.k.shape[0])
         spec = AttnSpec(sizes.widths[0] ** -0.5)
         for rows in row_counts:

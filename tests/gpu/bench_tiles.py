@@ -2,13 +2,15 @@
 
     python tests/gpu/bench_tiles.py [--kind "int4 g128"] [--rows 1 2 4 8 16 32 64] [--workers 12] [--json FILE]
 
-All cuts are compiled first, by several processes, into Triton's cache. Figures as in bench_kernels.py, summed over the
-matrices of a layer of a Llama 8B, beside the cut that is served; runtime.py's table is made from them.
+All cuts are compiled first, by several processes, into Triton's cache. Figures as in bench_kernels.py, for each of the
+four matrices of a layer of a Llama 8B and summed over them, beside the cut that is served; runtime.py's table is made
+from them. What is the quickest for one matrix may be slow for another, so that each has its own line.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -51,7 +53,10 @@ def cuts(rows: int, inputs: int = 4096) -> Iterator[Cut]:
         for height in sorted({min(max(16, tall), 32), min(max(16, tall), 64)}):
             for outputs, warps in ((32, 2), (64, 4), (128, 8)):
                 if outputs >= height:
-                    yield from (WideTile(height, outputs, warps, stages) for stages in (2, 3, 4))
+                    splits = (1, 2, 4) if rows > 16 else (1,)
+                    yield from (
+                        WideTile(height, outputs, warps, *each) for each in itertools.product((2, 3, 4), splits)
+                    )
 
 
 def cut_up(case: Case, cut: Cut) -> Case:
@@ -92,17 +97,26 @@ def measured(kind: str, rows: Sequence[int], device: torch.device) -> Iterator[d
 
 
 def best(found: Sequence[dict[str, Any]], kind: str) -> str:
-    """For each number of rows, the cuts with the least time of all matrices of a layer."""
+    """For each number of rows, the cuts with the least time of all matrices of a layer, and those of each matrix."""
     lines = []
     for count in sorted({row["rows"] for row in found}):
-        sums: dict[str, list[float]] = {}
+        by_matrix: dict[tuple[int, int], dict[str, float]] = {}
         for row in found:
             if row["rows"] == count:
-                sums.setdefault(row["what"], []).append(row["microseconds"])
-        whole = {what: sum(times) for what, times in sums.items() if len(times) == len(LAYER)}
+                by_matrix.setdefault((row["outputs"], row["inputs"]), {})[row["what"]] = row["microseconds"]
+        everywhere = set.intersection(*(set(times) for times in by_matrix.values()))
+        whole = {what: sum(times[what] for times in by_matrix.values()) for what in everywhere}
         ranked = sorted(whole, key=whole.__getitem__)
-        lines.append(f"{count} rows: served {whole.get(kind, 0):.1f} us a layer")
-        lines += [f"    {whole[what]:7.1f}  {what}  {[round(t, 1) for t in sums[what]]}" for what in ranked[:REPEATED]]
+        own = sum(min(times.values()) for times in by_matrix.values())
+        lines.append(f"{count} rows: served {whole.get(kind, 0):.1f} us a layer, each matrix by its quickest {own:.1f}")
+        lines += [
+            f"    {whole[what]:7.1f}  {what}  {[round(times[what], 1) for times in by_matrix.values()]}"
+            for what in ranked[:REPEATED]
+        ]
+        for (outputs, inputs), times in by_matrix.items():
+            quickest = sorted(times, key=times.__getitem__)[:REPEATED]
+            told = ", ".join(f"{times[what]:.1f} {what}" for what in quickest)
+            lines.append(f"    {outputs} x {inputs}: served {times.get(kind, 0):.1f}; {told}")
     return "\n".join(lines)
 
 

@@ -6,7 +6,9 @@ Layers are made on device "meta" and asked for a product; what they launch is no
 disassembled. For the innermost loop with tensor-core instructions (on sm_75 with multiplications, of dequantisation for
 the whole kernel) it says how many instructions a weight costs, and what share of them the tensor cores' are with those
 that feed them. At its memory's full speed an H200 has 3.7 for a weight of 4 bits, an H100 5.3, an RTX 2080 Ti 5.6, an
-A100 5.9, an RTX 3090 10.8, a 5090 17, a 4090 23 (estimates from clock and bandwidth).
+A100 5.9, an RTX 3090 10.8, a 5090 17, a 4090 23 (estimates from clock and bandwidth). "bars" are barriers in a turn of
+the loop, "room" programs that fit on a multiprocessor at once, "KB" what one has asked for while it waits, in products
+with 4,096 outputs: an H200 needs 20 (`runtime.UNDER_WAY`).
 """
 
 from __future__ import annotations
@@ -174,10 +176,19 @@ def compiled(launch: Launch, sm: int) -> Any:
     return compile(ASTSource(launch.kernel, *specialised(launch)), GPUTarget("cuda", sm, 32), options)
 
 
+def disassembled(program: Any) -> list[str]:
+    """All instructions of compiled code, without their predicates."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(program.asm["cubin"])
+        file.flush()
+        return _parse(_run(str(knobs.nvidia.nvdisasm.path), "-c", file.name))[0]
+
+
 class Code(NamedTuple):
     """``per_weight``: instructions of the inner loop (or the kernel) for each weight; ``wide``: 16-byte loads there.
 
-    ``share``: of those, what tensor cores compute and what fetches their operands from shared memory.
+    ``share``: of those, what tensor cores compute and what fetches their operands from shared memory; ``barriers``: of
+    the loop. ``resident``: programs that a multiprocessor has room for.
     """
 
     per_weight: float
@@ -188,6 +199,8 @@ class Code(NamedTuple):
     wide: int
     operations: Counter[str]
     text: str
+    barriers: int
+    resident: int
 
 
 def look(launch: Launch, sm: int, turn: int | None = None, marker: str | None = None) -> Code:
@@ -214,7 +227,49 @@ def look(launch: Launch, sm: int, turn: int | None = None, marker: str | None = 
         wide=sum(count for name, count in operations.items() if name.startswith(("LDG", "LDGSTS")) and "128" in name),
         operations=operations,
         text=text,
+        barriers=sum(count for name, count in operations.items() if name.startswith("BAR")),
+        resident=resident(registers, program.metadata.shared, launch.keywords["num_warps"], sm),
     )
+
+
+MULTIPROCESSORS = {75: 68, 80: 108, 86: 82, 89: 128, 90: 132, 120: 170}
+"""Of an RTX 2080 Ti, A100, RTX 3090, 4090, H200 and RTX 5090."""
+_SHARED = {75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 120: 100}
+_WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 120: 48}
+"""Kilobytes of shared memory of a multiprocessor, and warps (CUDA C++ Programming Guide, compute capabilities)."""
+
+
+def resident(registers: int, shared: int, warps: int, sm: int) -> int:
+    """Programs that fit on a multiprocessor at once: registers are given to a warp in 256s, and the driver takes 1 KB
+    of shared memory for each."""
+    by_registers = (1 << 16) // (-(-registers * 32 // 256) * 256 * warps)
+    return min(by_registers, (_SHARED[sm] << 10) // (shared + 1024), _WARPS[sm] // warps, 32)
+
+
+def under_way(launch: Launch, code: Code, sm: int, outputs: int) -> float:
+    """Bytes of 4-bit weights that a multiprocessor has asked for while it waits, in a product of one tile of rows with
+    so many outputs: of each program that there is and has room, all stages of its loop but the one that is used."""
+    words = launch.keywords
+    programs = -(-outputs // words["BN"]) * words.get("SPLITS", 1) / MULTIPROCESSORS[sm]
+    return min(programs, code.resident) * max(1, words["num_stages"] - 1) * _weights(launch) / 2
+
+
+def jumped(code: Code) -> float:
+    """The share of the loop that its longest branch forward leaves out, where that is taken."""
+    places: dict[str, int] = {}
+    branches: list[tuple[int, str]] = []
+    count = 0
+    for line in code.text.splitlines():
+        if label := re.match(r"\s*(\.L_x_\d+):", line):
+            places[label[1]] = count
+        if re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+.*;", line):
+            target = re.search(r"BRA.*`\((\.L_x_\d+)\)", line)
+            branches += [(count, target[1])] if target else []
+            count += 1
+    whole = sum(code.operations.values())
+    loops = [(places[to], at) for at, to in branches if at - places[to] + 1 == whole]
+    inside = [places[to] - at - 1 for at, to in branches for first, last in loops if first < at < places[to] <= last]
+    return max(inside, default=0) / whole
 
 
 def _weights(launch: Launch) -> int:
@@ -281,6 +336,13 @@ def _looked_at(kind: str, sm: int, dtype: torch.dtype, options: argparse.Namespa
         yield rows, (sorted_launches if by_experts else launches)(kind, dtype, cut)  # type: ignore[arg-type]
 
 
+def _kilobytes(kind: str, launch: Launch, code: Code, sm: int) -> str:
+    """Under way for the 4,096 outputs of o and of down; "" for other kernels than products of planes."""
+    if not in_planes(kind) or "num_stages" not in launch.keywords:
+        return ""
+    return f"{under_way(launch, code, sm, 4096) / 1024:.0f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sm", type=int, nargs="+", default=[TURING, *TARGETS])
@@ -292,13 +354,14 @@ def main() -> None:
     parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
-    titles = "kind", "rows", "sm", "instr/weight", "share", "regs", "shared", "spills", "wide"
-    print("{:26} {:15} {:>4} {:>12} {:>6} {:>5} {:>7} {:>6} {:>5}".format(*titles))
+    titles = "kind", "rows", "sm", "instr/weight", "share", "regs", "shared", "spills", "wide", "bars", "room", "KB"
+    print("{:26} {:15} {:>4} {:>12} {:>6} {:>5} {:>7} {:>6} {:>5} {:>4} {:>4} {:>5}".format(*titles))
     for kind, sm in itertools.product([kind for kind in KINDS if options.kernel in kind], options.sm):
         for rows, launch in _looked_at(kind, sm, torch.float16 if sm == TURING else dtype, options):
             code = look(launch, sm)
             print(f"{kind:26} {rows:15} {sm:4} {code.per_weight:12.2f} {code.share:6.2f} {code.registers:5} "
-                  f"{code.shared:7} {code.spilled:6} {code.wide:5}", flush=True)  # fmt: skip
+                  f"{code.shared:7} {code.spilled:6} {code.wide:5} {code.barriers:4} {code.resident:4} "
+                  f"{_kilobytes(kind, launch, code, sm):>5}", flush=True)  # fmt: skip
             if options.operations:
                 print("    " + ", ".join(f"{count} {name}" for name, count in code.operations.most_common(14)))
             if options.text:

@@ -4,16 +4,19 @@ Programs of a kernel start where a multiprocessor has places for their warps, as
 wait for x, and then compute piece by piece, asking for the next one when the one before is used up. Memory serves
 requests in order, none sooner than its latency. How far it is to be trusted: docs/measurements.md, "A model of a step".
 
-    python -m tests.gpu.model    # beside what was measured and published
+    python -m tests.gpu.model    # beside what was measured and published, and a table of designs
 """
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+from engine.compute.layers.linear.triton.runtime import plane_tile
 
 US = 1e-6
 PLACES = 32
@@ -25,13 +28,8 @@ X, DRAIN = 0.7 * US, 0.8 * US
 """From the start of a program to its input, and from its last sum to its result in memory."""
 GAP = 1.8 * US
 """Between the end of a kernel of a graph and the first program of the next: a launch of 1.3, and half a microsecond."""
-
-
-WITH_NORM = 568.0
-"""Instructions a warp and turn of a product that takes x through registers, for the norm (machine_code.py)."""
-NORM, LAST_SPLIT = 0.6 * US, 1.4 * US
-"""Estimates from latencies of L2: a row read and summed up by every program before its product; and a count, a read of
-all parts and a write by the last split."""
+HIT = 0.35 * US
+"""From a request to its bytes where the level-2 cache has them."""
 
 
 class Card(NamedTuple):
@@ -39,17 +37,28 @@ class Card(NamedTuple):
 
     processors: int
     bandwidth: float
-    latency: float = 0.7 * US
+    latency: float = 0.6 * US
     clock: float = 1.755e9
 
 
 H200 = Card(132, 4.28e12)
+CARDS = {
+    "H200": H200,
+    "H100": Card(132, 3.0e12),
+    "5090": Card(170, 1.66e12, clock=2.4e9),
+    "4090": Card(128, 0.93e12, clock=2.5e9),
+    "3090": Card(82, 0.86e12, clock=1.7e9),
+}
+"""By a part of their names. Only the first two are held to times; the others are assumed to wait as long."""
+STARTS_EARLY = ("H200", "H100", "5090")
+"""Cards whose kernels may start before the one before has ended."""
 
 
 class Kernel(NamedTuple):
     """``programs`` of ``warps`` each, at most ``resident`` on a multiprocessor, which read ``turns`` pieces of
-    ``piece`` bytes, ``ahead`` of them asked for at once, and execute ``work`` instructions a warp and turn. A kernel
-    that only waits takes ``fixed`` seconds instead."""
+    ``piece`` bytes, ``ahead`` of them asked for at once, and execute ``work`` instructions a warp and turn, ``before``
+    the first request and ``after`` the last turn. A kernel that only waits takes ``fixed`` seconds instead. As soon as
+    a kernel starts, it has ``fetched`` bytes of the next kernel's weights brought into the level-2 cache."""
 
     programs: int = 1
     warps: int = 4
@@ -59,13 +68,17 @@ class Kernel(NamedTuple):
     ahead: int = 1
     resident: int = PLACES
     fixed: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
+    fetched: float = 0.0
 
 
 def product(outputs: int, inputs: int, slices: int, work: float = 445.0) -> Kernel:
     """`planes.multiply` for one row of int4 in groups of 128, with two stages: 16 outputs a program, 512 inputs of each
     a slice and turn, 168 registers a thread (tests/gpu/machine_code.py)."""
     turns = math.ceil(inputs / (512 * slices))
-    return Kernel(math.ceil(outputs / 16), slices, turns, slices * 16 * 512 * 4.25 / 8, work, resident=12 // slices)
+    return Kernel(math.ceil(outputs / 16), slices, turns, slices * 16 * 512 * 4.25 / 8, work, resident=12 // slices,
+                  before=224, after=111)  # fmt: skip
 
 
 def resident(outputs: int, row: float, parts: int = 1, work: float = 150.0) -> Kernel:
@@ -95,6 +108,8 @@ class _Run:
         self.waiting: set[tuple[int, int, int]] = set()
         self.begun: dict[tuple[int, int], float] = {}
         self.held: dict[int, list[int]] = {}  # programs that have no input yet
+        self.cached = [0.0] * len(chain)  # bytes of each kernel's weights in the level-2 cache that nobody has read
+        self.cached_at = [0.0] * len(chain)
 
     def run(self) -> float:
         self._at(GAP, "open", (0, 0, 0))
@@ -130,8 +145,14 @@ class _Run:
 
     def _begin(self, now: float, number: int) -> None:
         kernel, program = self.chain[number], self.started[number]
+        if program == 0 and kernel.fetched:
+            following = next((n for n in range(number + 1, len(self.chain)) if self.chain[n].turns), number)
+            self.served = max(self.served, now) + kernel.fetched / self.card.bandwidth
+            self.cached[following] += kernel.fetched
+            self.cached_at[following] = self.served
         self.started[number] += 1
         self.free -= kernel.warps
+        now += self._issued(kernel.before)
         for piece in range(min(kernel.ahead, kernel.turns)):
             self._at(now, "ask", (number, program, piece))
         before = self.ends[number - 1] if number else -math.inf
@@ -148,8 +169,14 @@ class _Run:
         self._at(ready + (kernel.fixed or X), "end" if kernel.fixed else "ready", (number, program, 0))
 
     def _ask(self, now: float, place: tuple[int, int, int]) -> None:
-        self.served = max(self.served, now) + self.chain[place[0]].piece / self.card.bandwidth
-        self.arrived[place] = max(now + self.card.latency, self.served)
+        number = place[0]
+        piece = self.chain[number].piece
+        if self.cached[number] >= piece:
+            self.cached[number] -= piece
+            self.arrived[place] = max(now + HIT, self.cached_at[number])
+        else:
+            self.served = max(self.served, now) + piece / self.card.bandwidth
+            self.arrived[place] = max(now + self.card.latency, self.served)
         if place in self.waiting:
             self._at(self.arrived[place], "compute", place)
 
@@ -163,14 +190,19 @@ class _Run:
     def _compute(self, now: float, place: tuple[int, int, int]) -> None:
         number, program, piece = place
         kernel = self.chain[number]
-        busy = (self.card.processors * PLACES - self.free) / self.card.processors
-        done = now + kernel.work * max(LEAST_CYCLES, busy / SCHEDULERS) / self.card.clock
+        done = now + self._issued(kernel.work)
         if piece + kernel.ahead < kernel.turns:
             self._at(done, "ask", (number, program, piece + kernel.ahead))
         if piece + 1 < kernel.turns:
             self._at(done, "ready", (number, program, piece + 1))
         else:
-            self._at(done + DRAIN, "end", place)
+            self._at(done + self._issued(kernel.after) + DRAIN, "end", place)
+
+    def _issued(self, instructions: float) -> float:
+        """Seconds of so many instructions of a warp among those that are there now, and do not wait for their input."""
+        waiting = sum(len(programs) * self.chain[number].warps for number, programs in self.held.items())
+        busy = (self.card.processors * PLACES - self.free - waiting) / self.card.processors
+        return instructions * max(LEAST_CYCLES, busy / SCHEDULERS) / self.card.clock
 
     def _end(self, now: float, place: tuple[int, int, int]) -> None:
         number = place[0]
@@ -196,7 +228,7 @@ class Check(NamedTuple):
 
 
 def checks() -> Iterator[Check]:
-    """What is known of an H200."""
+    """What is known: of an H200, and of an H100 by one publication."""
     measured = "an 8B in int4, 26 November 2026"
     for name, kernel, known in (
         ("q, k and v", product(6144, 4096, 2), 7.4),
@@ -205,65 +237,168 @@ def checks() -> Iterator[Check]:
         ("down, 4 slices", product(4096, 14336, 4), 12.4),
     ):
         yield Check(name, seconds(H200, [kernel]), known * US, measured)
-    yield Check("a step of one answer", served_step(2, 2, 4), 2440 * US, measured)
-    yield Check(
-        "a 1B in bf16, early launch",
-        published_step(),
-        794.7 * US,
-        "msaroufim, megakernels vs graphs, September 2026",
-    )
+    four = sum(seconds(H200, [product(outputs, 4096, 4)]) for outputs in (6144, 4096, 28672))
+    yield Check("the first three, 4 slices", four, 38.5 * US, measured)
+    yield Check("a step of one answer", _step(H200, ten(2, 2, 4)), 2440 * US, measured)
+    for name, known in (("H200", 794.7), ("H100", 979.5)):
+        said = "msaroufim, megakernels vs graphs, September 2026"
+        yield Check(f"a 1B in bf16, early launch, {name}", published_step(CARDS[name]), known * US, said)
 
 
-def served_step(of_qkv: int, of_o: int, of_down: int) -> float:
-    """A step of one answer of an 8B as it was served: ten kernels a layer, by slices of three products. The small ones
-    take what a profile said, less the gap before them."""
+LAYERS = 32
+OTHERS = 33 * US
+"""Embedding, sampling and the like, by the profile of an 8B."""
+HEAD = 128256 * 4096 * 2
+"""Bytes of its output head, in 16 bits."""
+ROW = 4.25 / 8
+"""Bytes of a weight in groups of 128."""
+LAYER_BYTES = ROW * (4096 * (6144 + 4096 + 28672) + 14336 * 4096)
+
+
+def served(processors: int) -> list[Kernel]:
+    """The ten kernels of a layer of an 8B as it is served on a card with so many multiprocessors."""
+
+    def slices(outputs: int, inputs: int) -> int:
+        return plane_tile(1, outputs, 2 * 128, inputs // 512, processors).slices
+
+    return ten(slices(6144, 4096), slices(4096, 4096), slices(4096, 14336))
+
+
+def ten(of_qkv: int, of_o: int, of_down: int) -> list[Kernel]:
+    """The same by slices of three products. The small ones take what a profile said, less the gap before them."""
     small, norm = Kernel(fixed=0.1 * US), Kernel(fixed=0.4 * US)
     attention, merge = Kernel(fixed=3.0 * US), Kernel(fixed=1.1 * US)
-    layer = [
+    return [
         *(norm, product(6144, 4096, of_qkv), small, attention, merge, product(4096, 4096, of_o)),
         *(norm, product(28672, 4096, 2), small, product(4096, 14336, of_down)),
     ]
-    return (
-        32 * _layer(layer, early=False) + 278 * US
-    )  # the head in 16 bits 245, sampling and the like 33, by the profile
 
 
-def five_kernels(of_qkv: int, of_o: int, of_down: int) -> float:
-    """The same step with norms, gating and additions within the products, and all of attention one kernel."""
-    attention = Kernel(fixed=3.0 * US + LAST_SPLIT)
-    layer = [
-        *(product(6144, 4096, of_qkv, WITH_NORM), attention, product(4096, 4096, of_o)),
-        *(product(28672, 4096, 2, WITH_NORM), product(4096, 14336, of_down)),
+ATTENTION = Kernel(programs=64, warps=4, fixed=3.6 * US)
+"""With rotation, writing and merge, of a short text."""
+NORM = 180
+"""Instructions a warp for the norm of x, by every program of a product that has it."""
+
+
+def strips(outputs: int, inputs: int, warps: int = 8, turns: int = 1, ahead: int = 1, norm: bool = False) -> Kernel:
+    """A product in groups of 128 whose programs have 16 outputs and ask for ``ahead`` of their ``turns`` at once,
+    before they wait for x: 1.9 instructions a weight, 80 to 88 registers a thread, 24 warps a multiprocessor."""
+    work = 1.9 * 16 * inputs / turns / (32 * warps)
+    return Kernel(outputs // 16, warps, turns, 16 * inputs * ROW / turns, work + NORM * norm, ahead, 24 // warps)
+
+
+def ring(processors: int, outputs: int, inputs: int, ahead: int = 3) -> Kernel:
+    """One program a multiprocessor, which takes strips of 16 outputs in turn and has ``ahead`` of them under way."""
+    turns = math.ceil(outputs / 16 / processors)
+    piece = outputs * inputs * ROW / processors / turns
+    return Kernel(processors, 8, turns, piece, 1.91 * 16 * inputs / 256, ahead, 1, before=NORM)
+
+
+class Design(NamedTuple):
+    """Kernels of a layer on a card with so many multiprocessors; ``early``: they start before the one before ends."""
+
+    name: str
+    layer: Callable[[int], list[Kernel]]
+    early: bool = False
+
+
+def _fused(processors: int) -> list[Kernel]:
+    """Norms, residual, gating, rotation, writing and merge within the products and attention, as these are now."""
+    _, qkv, _, _, _, o, _, up, _, down = served(processors)
+    qkv, up = (kernel._replace(before=kernel.before + NORM) for kernel in (qkv, up))
+    return [qkv, ATTENTION, o, up, down]
+
+
+def _resident(processors: int, fetched: float = 0.0) -> list[Kernel]:
+    """All weights of q, k and v, of o and half of down's in registers, gate and up by a ring. Attention has o's weights
+    fetched, and down the next layer's q, k and v, at most ``fetched`` bytes."""
+    down = strips(4096, 14336, 7, turns=4, ahead=2)
+    sizes = (ROW * 4096 * 4096, ROW * 6144 * 4096)
+    return [
+        *(strips(6144, 4096, norm=True), ATTENTION._replace(fetched=min(fetched, sizes[0])), strips(4096, 4096)),
+        *(ring(processors, 28672, 4096), down._replace(fetched=min(fetched, sizes[1]))),
     ]
-    return 32 * (_layer(layer, early=False) + 2 * NORM) + 278 * US
 
 
-def published_step() -> float:
+def _ten_resident(processors: int) -> list[Kernel]:
+    qkv, _, o, up, down = _resident(processors)
+    norm, _, small, attention, merge, *_ = served(processors)
+    return [norm, qkv, small, attention, merge, o, norm, up, small, down]
+
+
+DESIGNS = (
+    Design("ten kernels, 2 slices everywhere", lambda _: ten(2, 2, 2)),
+    Design("ten kernels, as served", served),
+    Design("five kernels, the same products", _fused),
+    Design("ten kernels, resident products", _ten_resident),
+    Design("five kernels, resident products", _resident),
+    Design("the same, early launch", _resident, early=True),
+    Design("the same, 4 MB fetched ahead", lambda processors: _resident(processors, 4e6), early=True),
+    Design("the same, 16 MB fetched ahead", lambda processors: _resident(processors, 16e6), early=True),
+)
+
+
+@functools.cache
+def step_of(design: Design, card: Card) -> float:
+    """Seconds of a step of one answer of an 8B in groups of 128, whose head is in 16 bits."""
+    return _step(card, design.layer(card.processors), design.early)
+
+
+def ceiling(card: Card) -> float:
+    """The same if a step did nothing but read."""
+    return (LAYERS * LAYER_BYTES + HEAD) / card.bandwidth
+
+
+def _step(card: Card, layer: Sequence[Kernel], early: bool = False) -> float:
+    return LAYERS * _layer(layer, early, card) + HEAD / card.bandwidth + OTHERS
+
+
+def published_step(card: Card) -> float:
     """A 1B in bf16 with six kernels a layer, all of whose weights are asked for before a program waits."""
     row = 2 * 2048
     layer = [
         *(resident(3072, row), Kernel(programs=64, warps=4, fixed=3.6 * US), resident(2048, row)),
         *(resident(16384, row), Kernel(fixed=1.2 * US), resident(2048, 4 * row, 4)),
     ]
-    return 16 * _layer(layer, early=True) + seconds(H200, [resident(128256, row)])
+    return 16 * _layer(layer, True, card) + seconds(card, [resident(128256, row)])
 
 
-def _layer(layer: Sequence[Kernel], early: bool) -> float:
+@functools.cache
+def layer_seconds(card: Card) -> float:
+    """Of a layer of an 8B as it is served."""
+    return _layer(served(card.processors), False, card)
+
+
+def _layer(layer: Sequence[Kernel], early: bool, card: Card) -> float:
     """Seconds that one more layer takes among others."""
-    two, three = (seconds(H200, [*layer] * count, early) for count in (2, 3))
+    two, three = (seconds(card, [*layer] * count, early) for count in (2, 3))
     return three - two
+
+
+def table(names: Sequence[str] = tuple(CARDS), designs: Sequence[Design] = DESIGNS) -> Iterator[str]:
+    """Tokens per second of designs on cards, and their share of what reading alone would allow."""
+    cards = {name: CARDS[name] for name in names}
+    yield f"{'tok/s of an 8B, one answer':34}" + "".join(f"{name:>13}" for name in names)
+    for design in designs:
+        cells = []
+        for name, card in cards.items():
+            if design.early and name not in STARTS_EARLY:
+                cells.append(f"{'-':>13}")
+            else:
+                step = step_of(design, card)
+                cells.append(f"{1 / step:6.0f} ({ceiling(card) / step:4.0%})".rjust(13))
+        yield f"{design.name:34}" + "".join(cells)
+    yield f"{'reading alone':34}" + "".join(f"{1 / ceiling(card):6.0f}       ".rjust(13) for card in cards.values())
 
 
 def main() -> None:
     for each in checks():
         off = each.model / each.known - 1
-        print(f"{each.name:28} {each.model / US:8.1f} µs, known {each.known / US:8.1f} ({off:+.0%}); {each.source}")
+        print(f"{each.name:34} {each.model / US:8.1f} µs, known {each.known / US:8.1f} ({off:+.0%}); {each.source}")
     for name, outputs, inputs in (("q, k and v", 6144, 4096), ("o", 4096, 4096), ("down", 4096, 14336)):
         two, four = (seconds(H200, [product(outputs, inputs, slices)]) / US for slices in (2, 4))
-        print(f"{name:28} {two:8.1f} µs with 2 slices, {four:.1f} with 4")
-    two, four = served_step(2, 2, 2), served_step(2, 4, 4)
-    print(f"a step of five kernels a layer with 4 slices of o and of down: {five_kernels(2, 4, 4) / US:.0f} µs")
-    print(f"a step with 2 slices everywhere: {two / US:.0f} µs; with 4 of o and of down: {four / US:.0f}")
+        print(f"{name:34} {two:8.1f} µs with 2 slices, {four:.1f} with 4")
+    print("\n".join(table()))
 
 
 if __name__ == "__main__":

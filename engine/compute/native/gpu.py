@@ -24,3 +24,11 @@ def processors(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).multi_processor_count
     return 132 if device.type == "meta" else 1
+
+
+def inlines(device: torch.device) -> bool:
+    """Return True if kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
+
+    Device "meta" stands for an NVIDIA GPU that is not here, when kernels are only compiled.
+    """
+    return device.type in ("cuda", "meta") and torch.version.hip is None

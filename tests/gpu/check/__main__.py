@@ -2,6 +2,7 @@
 
     python -m tests.gpu.check PART ... [--out FOLDER] [--limit SECONDS]   "all" runs every part and prints the page
     python -m tests.gpu.check report [FOLDER]                             the page alone
+    python -m tests.gpu.check first --minutes 25 [--out FOLDER]           what decides, within so many minutes
     python -m tests.gpu.check wheels [NAME ...]                           fetch what a GPU's Python lacks
 
 The parts are tests, ceilings, products, attention, sampling, engine, speculation and peers. One that fails or is
@@ -11,15 +12,13 @@ stopped at the limit leaves what it found. ``--dry`` tries them on a CPU, in tin
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.gpu.check import notes, report, wheels
+from tests.gpu.check import apart, notes, report, wheels
+from tests.gpu.check.first import run as first
 from tests.gpu.check.notes import Measures, Notes, Setting
 
 OUT = Path("build/gpu-check")
@@ -88,37 +87,12 @@ def run_here(part: str, out: Path, setting: Setting) -> bool:
 
 
 def run_apart(part: str, out: Path, setting: Setting, limit: float) -> bool:
-    """Run a part in a process of its own, which is stopped, with all that it started, after ``limit`` seconds."""
-    command = [sys.executable, "-m", "tests.gpu.check", part, "--out", str(out), "--here"]
+    """Run a part in a process of its own, which is stopped after ``limit`` seconds; nothing is left of an earlier
+    run."""
     file = out / f"{part}.json"
     file.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        [*command, *["--dry"] * setting.dry, *(["--only", *setting.only] if setting.only else [])],
-        start_new_session=True,
-    )
-    try:
-        ended, reason = process.wait(limit), ""
-    except subprocess.TimeoutExpired:
-        ended, reason = -1, f"stopped after {limit:.0f} seconds"
-    finally:
-        _stop(process)
-    if ended not in (0, 1) or not file.is_file():  # it could not say what befell it
-        content = json.loads(file.read_text()) if file.is_file() else {"part": part, "figures": {}, "errors": {}}
-        content["errors"][content.get("measuring") or "the part"] = reason or f"the process ended with {ended}"
-        notes.write(file, content)
-    return ended == 0
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
+    told = [*["--dry"] * setting.dry, *(["--only", *setting.only] if setting.only else [])]
+    return apart.run_apart([part, "--out", str(out), "--here", *told], file, part, limit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -129,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.add_argument("folder", type=Path, nargs="?", default=OUT)
         print(report.page(report.read(parser.parse_args(told[1:]).folder)))
         return 0
+    if told[:1] == ["first"]:
+        return first.main(told[1:])
     if told[:1] == ["wheels"]:
         parser = argparse.ArgumentParser(prog="python -m tests.gpu.check wheels")
         parser.add_argument(
@@ -147,8 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--here", action="store_true", help="in this process, without a limit")
     options = parser.parse_args(told)
     parts = list(PARTS) if "all" in options.parts else options.parts
-    if not options.dry and not _has_gpu():
-        print("PyTorch finds no CUDA GPU here.", file=sys.stderr)
+    if not options.dry and not notes.has_gpu():
+        print(notes.NO_GPU, file=sys.stderr)
         return 1
     options.out.mkdir(parents=True, exist_ok=True)
     wheels.bring(wheels.FOLDER)

@@ -77,6 +77,7 @@ class EngineBench:
         self.client, self.watch, self.root, self.dry = client, watch, root, setting.dry
         self.shape = TOY if setting.dry else EIGHT_B
         self.tokens, self.rounds = (3, 1) if setting.dry else (64, 2)
+        self.modes = tuple(MODES)
         self.read = 0.0
         self.folder = Path()
         self.step_seconds: dict[str, float] = {}
@@ -145,14 +146,14 @@ class EngineBench:
         """All modes in turn, in every round."""
         found: dict[str, Any] = {}
         for name, settings in SETTINGS.items():
-            steps: dict[str, list[StepRecord]] = {mode: [] for mode in MODES}
+            steps: dict[str, list[StepRecord]] = {mode: [] for mode in self.modes}
             for round in range(self.rounds + 1):
-                for mode in MODES:
+                for mode in self.modes:
                     self.turn(mode)
                     records = self.together(batch, settings)[0].steps
                     if round:
                         steps[mode] += whole_steps(records, batch)
-            found[name] = {mode: self.row(steps[mode], batch) for mode in MODES}
+            found[name] = {mode: self.row(steps[mode], batch) for mode in self.modes}
             if name == "greedy" and batch == 1:
                 self.step_seconds = {mode: row["step ms"] / 1000 for mode, row in found[name].items()}
             for mode, row in found[name].items():
@@ -244,11 +245,11 @@ class EngineBench:
                              range(2 if self.dry else 16)]  # fmt: skip
         return compared(answers)
 
-    def equal_answers(self) -> dict[str, Any]:
+    def equal_answers(self, questions: int | None = None) -> dict[str, Any]:
         """200 answers of the bundled model, half of them greedy, eager and as served; it writes true text."""
         known = bundled_model()
         self.client.load(known.path)
-        lines = QUESTIONS.read_text().splitlines()[: 1 if self.dry else None]
+        lines = QUESTIONS.read_text().splitlines()[: 1 if self.dry else questions]
         asked = [ChatMessage.of("user", json.loads(line)["question"]) for line in lines]
         prompts = [self.client.model.encode_prompt([message]) for message in asked]
         answers = {}

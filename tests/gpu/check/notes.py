@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import platform
 import subprocess
@@ -15,6 +17,19 @@ from typing import Any, NamedTuple
 Measures = Iterable[tuple[str, Callable[[], Any]]]
 """What a part does in turn: the name of each measurement, and what measures. A generator's last value is its result,
 those before it are what was known until then."""
+
+
+NO_GPU = "PyTorch finds no CUDA GPU here."
+TRIES = 2
+"""How often a measurement is begun that was stopped in its midst."""
+SOURCES = Path(__file__).parents[3]
+
+
+def has_gpu() -> bool:
+    """Return True if torch finds a CUDA GPU."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 class Setting(NamedTuple):
@@ -35,14 +50,21 @@ class Setting(NamedTuple):
 
 
 class Notes:
-    """The file of one part. ``figures`` and ``errors`` go by the names of measurements."""
+    """The file of one part. ``figures`` and ``errors`` go by the names of measurements, ``done`` lists them."""
 
-    def __init__(self, file: Path, part: str, setting: Setting) -> None:
+    def __init__(self, file: Path, part: str, setting: Setting, go_on: bool = False) -> None:
+        """``go_on``: measurements that the file has are not taken again, if they are of this machine and this code;
+        those that were stopped twice neither."""
         self.file, self.began = file, time.monotonic()
         self.content: dict[str, Any] = {
             "part": part, "dry": setting.dry, "date": time.strftime("%Y-%m-%d"), "machine": machine(setting),
-            "seconds": 0.0, "measuring": "", "complete": False, "figures": {}, "errors": {},
+            "code": code(), "seconds": 0.0, "measuring": "", "complete": False, "figures": {}, "errors": {},
+            "done": [], "stopped": {},
         }  # fmt: skip
+        before = read(file) if go_on else None
+        if before is not None and all(before.get(key) == self.content[key] for key in ("machine", "dry", "code")):
+            self.content |= {key: before[key] for key in ("figures", "errors", "done", "stopped") if key in before}
+            self.began -= before.get("seconds", 0.0)
         self.write()
 
     def write(self) -> None:
@@ -55,6 +77,9 @@ class Notes:
         errors = self.content["errors"]
         try:
             for name, measure in measures:
+                if name in self.content["done"] or self.content["stopped"].get(name, 0) >= TRIES:
+                    continue
+                errors.pop(name, None)
                 self.content["measuring"] = name
                 self.write()
                 print(f"{name} ...", flush=True)
@@ -65,6 +90,7 @@ class Notes:
                 except Exception as error:
                     errors[name] = told(error)
                     print(errors[name], file=sys.stderr, flush=True)
+                self.content["done"].append(name)
         except Exception as error:  # what lies between the measurements
             errors[self.content["measuring"] or "the part"] = told(error)
             print(traceback.format_exc(), file=sys.stderr, flush=True)
@@ -85,6 +111,25 @@ def write(file: Path, content: dict[str, Any]) -> None:
     half = file.with_suffix(".part")
     half.write_text(json.dumps(content, indent=1, default=str))
     half.replace(file)
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """What a file holds; None where there is none, or half of one."""
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+@functools.cache
+def code() -> str:
+    """A hash of what is measured and of what measures, so that figures of two states are not mixed."""
+    made = hashlib.sha256()
+    for folder in ("engine/compute", "tests/gpu"):
+        for file in sorted((SOURCES / folder).rglob("*.py")):
+            made.update(file.read_bytes())
+    return made.hexdigest()[:16]
 
 
 def told(error: BaseException) -> str:
@@ -108,13 +153,13 @@ def machine(setting: Setting) -> dict[str, str]:
         found |= {
             "card": torch.cuda.get_device_name(),
             "cuda": str(torch.version.cuda),
-            "driver": _asked("driver_version"),
+            "driver": asked("driver_version"),
         }
-        found["power limit, clocks"] = _asked("power.limit,clocks.max.sm,clocks.max.mem")
+        found["power limit, clocks"] = asked("power.limit,clocks.max.sm,clocks.max.mem")
     return found
 
 
-def _asked(fields: str) -> str:
+def asked(fields: str) -> str:
     """What nvidia-smi says of the first GPU; "" without it."""
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "--id=0"]
     try:

@@ -22,10 +22,12 @@ class Capture(NamedTuple):
 
 
 class Watch:
-    """``compiled``: names of kernels in their order, whether or not Triton's cache on disk had them."""
+    """``compiled``: names of kernels in their order; ``hits`` those that Triton's cache on disk had, and ``misses``."""
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
+        self.hits: list[str] = []
+        self.misses: list[str] = []
         self.captures: list[Capture] = []
 
     def figure(self) -> dict[str, Any]:
@@ -63,11 +65,15 @@ def watching() -> Iterator[Watch]:
         watch.compiled.append(fn.name)
         return False
 
+    def looked_up(*, src: Any, cache_hit: bool, **_: object) -> None:
+        (watch.hits if cache_hit else watch.misses).append(src.name)
+
     with mock.patch.object(CudaRecorder, "record", timed):
         try:
             from triton import knobs
         except ImportError:  # a machine without a GPU may have none
             yield watch
             return
-        with mock.patch.object(knobs.runtime, "jit_cache_hook", compiled):
+        hook = mock.patch.object(knobs.runtime, "jit_cache_hook", compiled)
+        with hook, mock.patch.object(knobs.compilation, "listener", looked_up):
             yield watch

@@ -135,7 +135,7 @@ class TritonAttention:
 
         They are made by the first step, none of which is captured, and every launch leaves them as it found them.
         """
-        if batch.ancestors is not None or not launch.may_merge(q, kv, batch):
+        if batch.ancestors is not None or not launch.may_merge(q, kv, spec, batch):
             return None
         window, softcap = _traits(spec)
         widths, per_kv = (kv.k_dim, kv.v_dim), q.shape[1] // kv.kv_heads

@@ -237,10 +237,13 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             scores = capped(scores, softcap)
         scores *= LOG2E
         if TREE:
-            seen = seen_in_tree(key, prefix, length, begin, index, bottom, limit, bits, positions)
+            # Rows see all of the prefix where nothing bounds them, and masks of trees cost more than all else.
+            if WINDOW or FIRST or STOP or (block + 1) * BN > prefix:
+                seen = seen_in_tree(key, prefix, length, begin, index, bottom, limit, bits, positions)
+                scores = tl.where(seen & live[:, None], scores, float("-inf"))
         else:
             seen = (key[None, :] < limit[:, None]) & (key[None, :] >= bottom[:, None])
-        scores = tl.where(seen & live[:, None], scores, float("-inf"))
+            scores = tl.where(seen & live[:, None], scores, float("-inf"))
         more = tl.maximum(most, tl.max(scores, 1))
         base = tl.where(more == float("-inf"), 0.0, more)
         weights = tl.exp2(scores - base[:, None])

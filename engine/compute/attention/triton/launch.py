@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
@@ -12,14 +13,19 @@ from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, va
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.batch import Batch, context_class, power_of_two, row_class
-from engine.compute.native.gpu import processors
+from engine.compute.native.gpu import HOPPER, capability, inlines, processors
 from engine.compute.native.triton_launch import Grid, Variants
 
 MAX_SPLITS = 64
-LEAST_KEYS = 256
-"""The fewest keys of a split; with fewer, merging costs more than it saves. An estimate, to be measured on a GPU."""
+LEAST_KEYS = 64
+"""The fewest keys of a split, which is one turn of the loop over keys: each turn waits for memory once."""
+LEAST_HOPPER_KEYS = 256
+"""The same on Hopper, as the one that was measured had it; `python -m tests.gpu.check first` says which is faster."""
 PROGRAMS = 2
-"""Programs for each multiprocessor that splitting aims at."""
+"""Programs for each multiprocessor that run at the same time."""
+BEFORE, MERGE_TURNS = 3, 3
+"""Turns of the loop over keys that a program's chain of loads before it takes, and those that a merge takes: each waits
+about as long for memory as a turn does. Estimates."""
 
 
 MERGED = 16
@@ -27,6 +33,15 @@ MERGED = 16
 estimate, too."""
 TILES = 4096
 """Tiles of a launch in which one split merges, at most."""
+BYTE_KEYS, BYTE_NUMBERS = 128, 1 << 14
+"""The most keys of a tile of byte_kernels.py, and the most numbers of them: twice those of other kinds."""
+BYTES = """{ .reg .b32 t;
+lop3.b32 $0, $2, 0x00FF00FF, 0x64806480, 0x6A;
+shr.u32 t, $2, 8;
+lop3.b32 $1, t, 0x00FF00FF, 0x64806480, 0x6A; }"""
+"""PTX: two halfwords of two int8 each -> float16 of the first codes and of the second, each 1152 too large. (0x6A is
+(a & b) ^ c, which turns the sign of a code about.)"""
+BYTES_MAGIC = 1152.0
 DECODE_ROWS = 16
 """Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
 
@@ -75,11 +90,20 @@ def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
 
 
 def cut_for(
-    k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int
+    k: Columns,
+    v: Columns,
+    kind: str,
+    packed_rows: int,
+    tiles: int,
+    max_keys: int,
+    processors: int,
+    least: int = LEAST_KEYS,
+    bytes: bool = False,
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
-    ``tiles``: how many such there are. Estimates from machine code, for a GPU to correct. There are
-    two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
+    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``bytes``: for byte_kernels.py. Estimates
+    from machine code, for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so
+    that few variants are compiled."""
     width = max(k.width, v.width)
     rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
     keys = 64 if width <= 128 else 32
@@ -87,25 +111,68 @@ def cut_for(
         keys = 16
     if kind == "kivi":
         keys = CHANNEL_GROUP
+    if bytes:
+        keys = min(BYTE_KEYS, BYTE_NUMBERS // width)
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
     looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
-    splits = max(1, min(PROGRAMS * processors // tiles, -(-max_keys // LEAST_KEYS), MAX_SPLITS))
+    splits = splits_for(tiles, -(-max_keys // keys), -(-max_keys // least), processors)
     return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
 
 
-def cut_of(q: Tensor, kv: PackedKV, batch: Batch) -> TileConfig:
-    """The cut of a batch whose queries are like q [T, H, d]."""
+@functools.cache
+def splits_for(tiles: int, turns: int, most: int, processors: int) -> int:
+    """Splits of the ``turns`` of each tile with which all are done the soonest; at most ``most``, the fewest of equals.
+
+    Programs run in waves of as many as there are places, and the last wave may be nearly empty (as FlashInfer plans its
+    decoding, flashinfer-ai/flashinfer#4904).
+    """
+    places = PROGRAMS * processors
+
+    def taken(splits: int) -> int:
+        waves = -(-tiles * splits // places)
+        return waves * (-(-turns // splits) + BEFORE) + (MERGE_TURNS if splits > 1 else 0)
+
+    return min(range(1, max(1, min(most, MAX_SPLITS)) + 1), key=taken)
+
+
+def cut_of(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    first: Tensor | None = None,
+    stop: Tensor | None = None,
+    least: int = 0,
+    fused: bool = False,
+) -> TileConfig:
+    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served. ``fused``: of the kernel
+    that also writes and merges."""
     k, v, _ = layout(kv)
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    return cut_for(k, v, kv.kind, packed_rows, tiles, context_class(batch.host.max_kv), processors(q.device))
+    least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
+    longest = context_class(batch.host.max_kv)
+    bytes = not fused and takes_bytes(q, kv, spec, batch, first, stop)
+    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, bytes)
 
 
-def may_merge(q: Tensor, kv: PackedKV, batch: Batch) -> bool:
-    """Whether the last split may merge the others, of queries like q [T, H, d]: where they and their rows are few."""
+def takes_bytes(
+    q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, first: Tensor | None = None, stop: Tensor | None = None
+) -> bool:
+    """Return True if byte_kernels.py serves: a few rows that see whole texts of int8, whose heads have 2^n channels."""
+    plain = spec.window is None and spec.softcap is None and batch.ancestors is None and first is None and stop is None
+    width = kv.k_dim
+    whole = width == kv.v_dim == power_of_two(width) and 32 <= width <= 256
     packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    _, v, _ = layout(kv)
-    return 1 < cut_of(q, kv, batch).splits <= MERGED and v.rest == 0 and packed_rows <= DECODE_ROWS
+    return kv.kind == "int8" and plain and whole and packed_rows <= DECODE_ROWS
+
+
+def may_merge(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, cut: TileConfig | None = None) -> bool:
+    """Return True if the last split may merge the others, of queries like q [T, H, d]: they and their rows are few."""
+    packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
+    splits = (cut or cut_of(q, kv, spec, batch, fused=True)).splits
+    room = batch.host.S * kv.kv_heads <= TILES
+    return 1 < splits <= MERGED and room and layout(kv)[1].rest == 0 and packed_rows <= DECODE_ROWS
 
 
 def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
@@ -155,6 +222,8 @@ class LaunchPlan(NamedTuple):
     """Rows that are no padding."""
     arrived: Tensor | None = None
     """[tiles * H_kv] int32, all 0: how many splits of a tile have ended, where the last one merges."""
+    bytes: bool = False
+    """It is the kernel of byte_kernels.py."""
 
 
 def plan(
@@ -178,16 +247,17 @@ def plan(
     k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
     packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
-    cut = cut or cut_of(q, kv, batch)
+    merged = arrived is not None and may_merge(q, kv, spec, batch, cut)
+    fused = merged or new is not None
+    cut = cut or cut_of(q, kv, spec, batch, first, stop, fused=fused)
     search = packed_rows > DECODE_ROWS
     part = part_lse = None
     if cut.splits > 1:
         part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
         part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
     tree, table = batch.ancestors is not None, batch.page_table
-    tiles = host.T * per_kv // cut.rows + host.S if search else host.S
-    few = 1 < cut.splits <= MERGED and v_columns.rest == 0 and not search
-    merged = arrived is not None and few and tiles * kv.kv_heads <= arrived.shape[0]
+    if not fused and takes_bytes(q, kv, spec, batch, first, stop):
+        return _byte_plan(q, kv, spec, batch, cut, table[group], part, part_lse, need_lse)
     keywords = {
         "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
         "GROUP": per_kv,
@@ -221,7 +291,7 @@ def plan(
     }
     strides = *q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)
     return LaunchPlan(
-        (tiles, kv.kv_heads, cut.splits),
+        (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits),
         (*keywords.values(), q.dtype, strides[:-1], None if new is None else new.form),
         keywords,
         (table[group], batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None),
@@ -259,11 +329,49 @@ def _new_arguments(new: NewRows | None) -> tuple[tuple[Tensor | None, ...], tupl
     return (new.k, new.v, rope.cos, rope.sin, None, new.slots), (*strides, rope.cos.stride(0))
 
 
+def _byte_plan(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    cut: TileConfig,
+    table: Tensor,
+    part: Tensor | None,
+    part_lse: Tensor | None,
+    need_lse: bool,
+) -> LaunchPlan:
+    exact = q.dtype == torch.float32  # float32 serves to be compared, and needs no float16
+    keywords = {
+        "GROUP": q.shape[1] // kv.kv_heads,
+        "HALF": kv.k_dim // 2,
+        "LSE": need_lse or cut.splits > 1,
+        "PARTS": cut.splits > 1,
+        "BM": cut.rows,
+        "BN": cut.keys,
+        "ASM": "" if exact or not inlines(q.device) else BYTES,
+        "MAGIC": 0.0 if exact else BYTES_MAGIC,
+        "num_warps": cut.warps,
+        "num_stages": cut.stages,
+    }
+    strides = *q.stride()[:2], *(stride // 2 for side in (kv.k, kv.v) for stride in side.stride()[:2])
+    return LaunchPlan(
+        (batch.host.S, kv.kv_heads, cut.splits),
+        (*keywords.values(), q.dtype, strides),
+        keywords,
+        (table, batch.row_start, batch.kv_len),
+        (spec.scale, batch.host.T, *strides, batch.page_table.stride(1)),
+        part,
+        part_lse,
+        batch.host.T,
+        bytes=True,
+    )
+
+
 def run(
     plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False, new: NewRows | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """One layer's attention as planned."""
-    from engine.compute.attention.triton import kernels
+    from engine.compute.attention.triton import byte_kernels, kernels
 
     out = q.new_empty(q.shape[0], q.shape[1], kv.v_dim)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
@@ -275,10 +383,15 @@ def run(
         return out, lse
     written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
     k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
-    merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
-    tensors, strides = _new_arguments(new)
-    args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *merged, *tensors, *plan.numbers, *strides)
-    _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
+    if plan.bytes:
+        k, v = kv.k.view(torch.int16), kv.v.view(torch.int16)
+        args = (q, k, v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
+        _variants.launch(byte_kernels.attend_bytes, plan.key, plan.grid, args, lambda: plan.keywords)
+    else:
+        merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
+        tensors, strides = _new_arguments(new)
+        args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *merged, *tensors, *plan.numbers, *strides)
+        _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
     if plan.part is not None and plan.arrived is None:
         merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
     return out, lse

@@ -81,7 +81,7 @@ def compare(
                 expected, lse = ReferenceAttention().attend(q.float(), exact, spec, batch, 0, True, keys)
                 there = None if stop is None else stop.to(device)
                 placed = q.to(device), on(kv, device), spec, batch_on(batch, device), 0
-                cut = launch.cut_of(placed[0], kv, batch)
+                cut = launch.cut_of(placed[0], kv, spec, batch, None, there)
                 # In parts, whole, and as layers without sinks ask for it: each is another variant.
                 for splits, need_lse in product((max(2, cut.splits), 1), (True, False)):
                     found, found_lse = launch.attend(*placed, need_lse, None, there, cut._replace(splits=splits))
@@ -102,7 +102,8 @@ def merges_wrongly(
 ) -> str | None:
     """Reason a kernel of its own merges the splits of such attention; None where the last of them does, as it did it
     here."""
-    return failure(lambda: compare_merges(kind, widths, window, softcap, dtype, device, per_kv))
+    traits = kind, widths, window, softcap, dtype
+    return tried(("merges", *traits, per_kv), device, lambda: compare_merges(*traits, device, per_kv))
 
 
 def compare_merges(
@@ -123,7 +124,7 @@ def compare_merges(
         q = torch.randn(batch.host.T, per_kv * kv.kv_heads, widths[0], generator=generator).to(device, dtype)
         stop = _packed_stop(batch).to(device) if kind == "kivi" else None
         there = batch_on(batch, device)
-        cut, arrived = launch.cut_of(q, kv, there)._replace(splits=4), arrivals(device)
+        cut, arrived = launch.cut_of(q, kv, spec, there, fused=True)._replace(splits=4), arrivals(device)
         for need_lse in (True, False):
             apart = launch.attend(q, kv, spec, there, 0, need_lse, None, stop, cut)
             for _ in range(REPEATED):
@@ -158,7 +159,8 @@ def writes_wrongly(
 ) -> str | None:
     """Reason a kernel of its own rotates and writes rows before such attention, ``turns`` channels of each head; None
     where attention does, as it did it here."""
-    return failure(lambda: compare_writes(kind, widths, turns, window, softcap, dtype, device, per_kv))
+    traits = kind, widths, turns, window, softcap, dtype
+    return tried(("writes", *traits, per_kv), device, lambda: compare_writes(*traits, device, per_kv))
 
 
 def compare_writes(
@@ -189,7 +191,7 @@ def compare_writes(
     there = batch_on(batch, device)
     for splits, arrived, rope in ((4, arrivals(device), looked_up), (4, None, rows), (1, None, looked_up)):
         kept, own = (_copy(on(arena, device)) for _ in range(2))
-        cut = launch.cut_of(q, kept, there)._replace(splits=splits)
+        cut = launch.cut_of(q, kept, spec, there, fused=True)._replace(splits=splits)
         turned = pack.write(q, k, v, rope, slots, kept)
         apart = launch.attend(turned, kept, spec, there, 0, False, None, None, cut)[0]
         new = launch.NewRows(k, v, rope, slots)

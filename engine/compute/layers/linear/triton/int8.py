@@ -16,8 +16,8 @@ from engine.compute.layers.linear.ggml_blocks import BLOCKS, Q8_0
 from engine.compute.layers.linear.int8 import put_rows, signed, signed_rows
 from engine.compute.layers.linear.triton.kernels import inline
 from engine.compute.layers.linear.triton.layer import TritonLinear
-from engine.compute.layers.linear.triton.runtime import inlines
 from engine.compute.layers.linear.triton.trial import disagrees
+from engine.compute.native.gpu import inlines
 
 PLANES = (128, 64, 32, 16)
 TURN = 128

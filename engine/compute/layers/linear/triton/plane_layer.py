@@ -16,21 +16,19 @@ from engine.compute.layers.linear.triton.runtime import (
     FEW_ROWS,
     FMA,
     FMA_FIXED,
-    MANY_HOPPER_ROWS,
-    MANY_PLANE_ROWS,
     MANY_ROWS,
     SPLITS,
     Cut,
     FmaTile,
     WideTile,
-    inlines,
+    most_plane_rows,
     plane_tile,
     split,
     tensor_cores,
     wide_tile,
     wide_tiles,
 )
-from engine.compute.native.gpu import HOPPER, capability, processors
+from engine.compute.native.gpu import capability, inlines, processors
 
 PLANES = (128, 64, 32, 16)
 TURN = 32
@@ -145,7 +143,7 @@ class PlaneLinear(TritonLinear):
         if rows <= FEW_ROWS:
             return plane_tile(rows, self.out_features, 2 * self.form.plane, self.blocks, programs)
         version = capability(self.device)
-        if rows > (MANY_HOPPER_ROWS if version[0] == HOPPER[0] else MANY_PLANE_ROWS):
+        if rows > most_plane_rows(version):
             return None
         wide = wide_tile(rows, self.out_features, wide_tiles(version), programs)
         return split(wide, rows, self.out_features, programs)

@@ -68,7 +68,8 @@ packed weights again, and dequantising costs as much as about nine such reads.""
 MANY_PLANE_ROWS = 512
 """The same for weights in planes: then reading them and dequantising costs torch's product little."""
 MANY_HOPPER_ROWS = 256
-"""The same on Hopper, where torch's product has 790 TFLOP/s and gemm.py reached 263 (512 rows on an H200)."""
+"""The same on Hopper, where torch's product has 790 TFLOP/s and gemm.py reached 263 (512 rows on an H200), and where
+tensor cores have a memory of their own, which gemm.py does not use."""
 UNDER_WAY = 20 << 10
 """Bytes of weights that a multiprocessor of an H200 must have asked for at all times, or memory waits: 4.28 TB/s times
 0.6 to 0.7 µs, shared by 132 (Little's law). Cards with slower memory need fewer."""
@@ -123,6 +124,11 @@ def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: 
     return small
 
 
+def most_plane_rows(version: tuple[int, int]) -> int:
+    """The most rows that are multiplied with weights in planes as they are, for a compute capability."""
+    return MANY_HOPPER_ROWS if version[0] == HOPPER[0] or version[0] in TENSOR_MEMORY else MANY_PLANE_ROWS
+
+
 def split(cut: WideTile, rows: int, outputs: int, processors: int) -> WideTile:
     """The tile for ``rows`` rows, in :data:`SPLITS` where it would leave multiprocessors without a program."""
     programs = -(-rows // cut.rows) * -(-outputs // cut.outputs)
@@ -132,14 +138,6 @@ def split(cut: WideTile, rows: int, outputs: int, processors: int) -> WideTile:
 def tensor_cores(device: torch.device) -> bool:
     """Return True if Triton's products use the tensor cores of the device."""
     return capability(device) >= TENSOR_CORES
-
-
-def inlines(device: torch.device) -> bool:
-    """Return True if kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
-
-    Device "meta" stands for an NVIDIA GPU that is not here, when kernels are only compiled.
-    """
-    return device.type in ("cuda", "meta") and torch.version.hip is None
 
 
 def aligned(x: Tensor) -> Tensor:

@@ -188,11 +188,53 @@ def test_the_cut_that_is_chosen() -> None:
     compare(cases_of([(300, 1, False)]), AttnSpec(0.125), "int8")
     compare(cases_of([(70, 40, False), (3, 1, False)]), AttnSpec(0.125))
     assert launch.cut_for(*launch.layout(PackedKV(torch.empty(16, 8, 128), torch.empty(16, 8, 128)))[:2], "dense", 4, 8,
-                          32768, 132) == TileConfig(16, 64, 33)  # fmt: skip
+                          32768, 132) == TileConfig(16, 64, 32)  # fmt: skip
     assert launch.columns(576, 16) == (576, 16, 512, 64)
     assert launch.columns(192, 16) == (192, 16, 128, 64)
     assert launch.columns(80, 16) == (80, 16, 64, 16)
     assert launch.columns(192, 4) == (192, 4, 128, 0)
+
+
+FEW = [(300, 1, False), (37, 1, False), (127, 1, False), (128, 1, False), (254, 1, False), (0, 1, False)]
+DRAFTED = [(126, 4, False)]
+
+
+@pytest.mark.always
+@pytest.mark.parametrize(
+    ("shapes", "width", "keys", "splits"),
+    [(FEW, 64, 128, 2), (FEW, 128, 32, 1), (FEW[:2], 32, 16, 5), (DRAFTED, 256, 64, 3), (DRAFTED, 64, 128, 1)],
+)
+def test_a_few_rows_over_codes_of_eight_bits(
+    shapes: list[tuple[int, int, bool]], width: int, keys: int, splits: int
+) -> None:
+    """Alone in each program, in more splits than there are blocks, and where new keys begin in the midst of a block."""
+    cases = cases_of(shapes, (8, 2), width)
+    batch, q, kv = placed(cases, "int8")
+    plan = launch.plan(q, kv, AttnSpec(0.125), batch, need_lse=True, cut=TileConfig(16, keys, splits))
+    assert plan.bytes
+    compare(cases, AttnSpec(0.125), "int8", TileConfig(16, keys, splits))
+    for spec in (AttnSpec(0.125, 9), AttnSpec(0.125, None, 30.0)):
+        assert not launch.plan(q, kv, spec, batch).bytes, "a window or a cap is the other kernel's"
+
+
+@pytest.mark.always
+def test_codes_of_eight_bits_in_float16() -> None:
+    """As on a GPU: queries far beyond float16, codes that are 1152 too large, and values that are small."""
+    cases = cases_of(FEW, (8, 2), 64)
+    batch, q, kv = placed(cases, "int8")
+    spec = AttnSpec(1e-6)
+    rows, large = batch.host.T, 1e5
+    assert kv.v_meta is not None
+    small = kv._replace(v_meta=kv.v_meta * 0.004)
+    want, want_lse = reference.attend(large * q.half().float(), small, spec, batch, 0, True, None, None)
+    plan = launch.plan(q.half(), small, spec, batch, need_lse=True, cut=TileConfig(16, 32, 2))
+    assert plan.keywords["MAGIC"] == launch.BYTES_MAGIC
+    scaled = launch.plan(q.half(), small, AttnSpec(1e-6 * large), batch, need_lse=True, cut=TileConfig(16, 32, 2))
+    found, lse = launch.run(scaled, q.half(), small, True)
+    assert lse is not None
+    assert want_lse is not None
+    assert (found[:rows].float() - want[:rows]).abs().max() < 2e-3 * want[:rows].abs().max()
+    assert (lse[:rows] - want_lse[:rows]).abs().max() < 2e-3
 
 
 EDGES = [(14, 1, False), (15, 1, False), (16, 1, False), (31, 2, False), (0, 16, False), (47, 17, False), (20, 0, True)]

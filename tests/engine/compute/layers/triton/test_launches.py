@@ -99,6 +99,7 @@ def test_which_kernel_serves_which_rows(monkeypatch: pytest.MonkeyPatch) -> None
         others.setattr("engine.compute.layers.linear.triton.plane_layer.capability", lambda device: (8, 9))
         assert kernels(runtime.MANY_PLANE_ROWS) == [gemm.gemm]
         assert kernels(runtime.MANY_PLANE_ROWS + 1) == [planes.dequantise]
+    assert runtime.most_plane_rows((10, 0)) == runtime.MANY_HOPPER_ROWS < runtime.most_plane_rows((12, 0))
     monkeypatch.setattr("engine.compute.layers.linear.triton.plane_layer.tensor_cores", lambda device: False)
     assert kernels(8) == [fma.fma]
     assert kernels(9) == [planes.dequantise]

@@ -17,7 +17,19 @@ from engine.cache.stores.states import LayerStates, StateRuns
 from engine.compute.layers.experts import grouped
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.linear.triton.experts import DENSE_TILES, ExpertStack
-from engine.compute.layers.linear.triton.runtime import FIXED, FMA, Cut, FmaTile, WideTile, tile, wide_tiles
+from engine.compute.layers.linear.triton.runtime import (
+    DEEP,
+    FIXED,
+    FMA,
+    SOME,
+    UNDER_WAY,
+    Cut,
+    FmaTile,
+    WideTile,
+    plane_tile,
+    tile,
+    wide_tiles,
+)
 from engine.compute.layers.triton import delta, delta_kernels, fused, fused_kernels
 from engine.compute.native import triton_launch
 from engine.compute.native.delta import DeltaWeights
@@ -27,6 +39,7 @@ from engine.config.states import RecurrentShape
 from tests.gpu.kernel_kinds import KINDS
 from tests.gpu.machine_code import (
     MORE_SPILLED,
+    MULTIPROCESSORS,
     TARGETS,
     TURING,
     Launch,
@@ -38,6 +51,7 @@ from tests.gpu.machine_code import (
     sorted_launches,
     specialised,
     surrounded_launches,
+    under_way,
 )
 
 pytestmark = pytest.mark.content("engine/compute/layers")
@@ -56,6 +70,18 @@ def test_the_inner_loop_for_one_row(name: str) -> None:
     assert (code.spilled, code.wide > 0) == (0, True)
     assert code.shared <= SHARED
     assert any("HMMA" in operation for operation in code.operations)
+
+
+@pytest.mark.always
+def test_memory_is_kept_at_work_by_every_matrix_of_a_layer() -> None:
+    """What the programs of an H200 have asked for while they wait, by the tile that each matrix of an 8B gets."""
+    codes = {cut: launches("int4 g128", torch.bfloat16, cut) for cut in (SOME, DEEP)}
+    looked = {cut: look(launch, 90) for cut, launch in codes.items()}
+    assert {cut: code.resident for cut, code in looked.items()} == {SOME: 6, DEEP: 3}
+    for outputs, inputs in ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)):
+        cut = plane_tile(1, outputs, 256, inputs // 512, MULTIPROCESSORS[90])
+        assert under_way(codes[cut], looked[cut], 90, outputs) > UNDER_WAY, (outputs, inputs)
+    assert under_way(codes[SOME], looked[SOME], 90, 4096) < UNDER_WAY, "so the other tile has its use"
 
 
 @pytest.mark.parametrize(
