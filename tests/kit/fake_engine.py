@@ -521,7 +521,8 @@ class Session:
             if self.engine.card is None:
                 self.send(p.Error(code="load_failed", message="There is no model there.", id=message.id))
                 return
-        if self.engine.card is None or "refuse" in asked:
+        card = self.engine.card  # an unload may take it away while this writes
+        if card is None or "refuse" in asked:
             self.send(
                 p.Error(
                     code="prompt_too_long", message="The prompt is longer than the context. Shorten it.", id=message.id
@@ -554,7 +555,7 @@ class Session:
             for done in range(0, 1025, 128):
                 self.send(p.Prefill(id=message.id, done=done, cached=0, total=1024))
                 self.engine.over.wait(0.03)
-        thinks = self.engine.card.thinking.kind != "none" and message.thinking.on is not False
+        thinks = card.thinking.kind != "none" and message.thinking.on is not False
         thoughts = tokenise(THOUGHTS) if thinks else []
         tokens = [
             *thoughts,
