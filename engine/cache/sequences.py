@@ -102,7 +102,7 @@ class SequenceCache(CachedText):
         keys = self.keys(limit)
         match = tree.match(self.namespace, keys, self.identity(limit, len(keys) * PAGE_SIZE))
         node, pages, computed, drafted = match.node, list(match.pages), len(match.pages) * PAGE_SIZE, match.drafted
-        if match.partial is not None:
+        if match.partial is not None and self.manager.anywhere:  # else it would count as one that is alike throughout
             node, more = match.partial  # locked until its page is copied
             drafted = leading(node, drafted, len(pages))
             pages.append(node.pages[0])

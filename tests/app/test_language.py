@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,3 +124,30 @@ def test_a_document_is_read_in_the_language_of_the_window_and_sent_in_english(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, cwd=update.ROOT, timeout=120
     )
     assert ended.stderr == "kvasir: gone.txt ist nicht mehr da.\n"
+
+
+OF_NO_LANGUAGE = {
+    "documents/prompt.py",  # a model reads them
+    "help/page.py", "history/listing.py", "history/schema.py", "history/search.py", "history/transfer/html.py",
+    "server/configurations.py", "theme/sheet.py",
+}  # fmt: skip
+"""Files whose long texts are code of other languages."""
+
+
+def test_no_sentence_is_forgotten() -> None:
+    """`python assets/languages/update.py --left` lists shorter texts, too."""
+    folder = update.ROOT / "app"
+    found = {
+        (place, text)
+        for path in folder.rglob("*.py")
+        if (place := str(path.relative_to(folder))) not in OF_NO_LANGUAGE
+        for _, text in update.left(path)
+        if len(re.findall(r" [a-z]", text)) >= 4
+    }
+    assert found == set()
+
+
+def test_a_forgotten_sentence_would_be_found(tmp_path: Path) -> None:
+    path = tmp_path / "room.py"
+    path.write_text('tr("This is looked up in the language.")\nlabel.setText(f"{n} files could not be read again.")\n')
+    assert [text for _, text in update.left(path)] == ["{} files could not be read again."]

@@ -126,6 +126,8 @@ class Weights(Fakes):
 
 PROOFS: dict[tuple[Any, str], Callable[..., object]] = {
     (trial, "disagrees"): lambda *traits: trial.compare(*traits[:6], CPU, per_kv=traits[7]),
+    (trial, "merges_wrongly"): lambda *traits: trial.compare_merges(*traits[:5], CPU, per_kv=traits[6]),
+    (trial, "writes_wrongly"): lambda *traits: trial.compare_writes(*traits[:6], CPU, per_kv=traits[7]),
     (pack_trial, "disagrees"): lambda *traits: pack_trial.compare(*traits[:-1], CPU),
     (quest_trial, "disagrees"): lambda *traits: quest_trial.compare(*traits[:-1], CPU),
     (merging, "disagrees"): lambda *traits: merging.compare(*traits[:-1], CPU),

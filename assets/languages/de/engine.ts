@@ -821,7 +821,7 @@
     </message>
     <message>
         <source>Many languages on small machines; trained for its 4 bits.</source>
-        <translation>Viele Sprachen auf kleinen Rechnern; für seine 4 Bit trainiert.</translation>
+        <translation>Viele Sprachen auf kleinen Computern; für seine 4 Bit trainiert.</translation>
     </message>
     <message>
         <source>Max batch size</source>
@@ -1133,7 +1133,7 @@
     </message>
     <message>
         <source>Reads pictures, screens and scanned pages on small machines.</source>
-        <translation>Liest Bilder, Bildschirme und gescannte Seiten auf kleinen Rechnern.</translation>
+        <translation>Liest Bilder, Bildschirme und gescannte Seiten auf kleinen Computern.</translation>
     </message>
     <message>
         <source>Reads the keys and values that several running answers share once for all of them, and merges the result with each answer&apos;s own part. It leaves itself out where it gains nothing: few shared tokens, Kvasir&apos;s own kernel on a processor, or batch-invariant arithmetic.</source>
@@ -1697,7 +1697,7 @@
     </message>
     <message>
         <source>by the formula, at this machine&apos;s costs</source>
-        <translation>nach der Formel, mit den Kosten dieses Rechners</translation>
+        <translation>nach der Formel, mit den Kosten dieses Computers</translation>
     </message>
     <message>
         <source>by the model with layers left out (layer skipping)</source>

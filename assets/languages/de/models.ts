@@ -81,7 +81,7 @@
     </message>
     <message>
         <source>Answer on this machine again</source>
-        <translation>Wieder auf diesem Rechner antworten</translation>
+        <translation>Wieder auf diesem Computer antworten</translation>
     </message>
     <message>
         <source>Any server that speaks OpenAI&apos;s API: another Kvasir, vLLM, SGLang, llama.cpp, Ray Serve. What you ask its models is sent there. Its key is kept where the system keeps passwords, and told to nobody else.</source>
@@ -206,7 +206,7 @@
     </message>
     <message>
         <source>Delete {name} from this machine? {size} become free.</source>
-        <translation>{name} von diesem Rechner löschen? {size} werden frei.</translation>
+        <translation>{name} von diesem Computer löschen? {size} werden frei.</translation>
     </message>
     <message>
         <source>Details</source>
@@ -270,7 +270,7 @@
     </message>
     <message>
         <source>Fits this machine</source>
-        <translation>Passt auf diesen Rechner</translation>
+        <translation>Passt auf diesen Computer</translation>
     </message>
     <message>
         <source>Folders</source>
@@ -362,7 +362,7 @@
     </message>
     <message>
         <source>It is on this machine.</source>
-        <translation>Ist auf diesem Rechner.</translation>
+        <translation>Ist auf diesem Computer.</translation>
     </message>
     <message>
         <source>It offers {count:,} models.</source>
@@ -482,7 +482,7 @@
     </message>
     <message>
         <source>Looking for models on this computer…</source>
-        <translation>Modelle auf diesem Rechner werden gesucht…</translation>
+        <translation>Modelle auf diesem Computer werden gesucht…</translation>
     </message>
     <message>
         <source>Looking into {path}…</source>
@@ -518,7 +518,7 @@
     </message>
     <message>
         <source>Models to begin with, those that suit this computer best first. Or search for any other.</source>
-        <translation>Modelle für den Anfang, die für diesen Rechner besten zuerst. Oder nach anderen suchen.</translation>
+        <translation>Modelle für den Anfang, die für diesen Computer besten zuerst. Oder nach anderen suchen.</translation>
     </message>
     <message>
         <source>Move</source>
@@ -562,7 +562,7 @@
     </message>
     <message>
         <source>No draft model or heads for it are on this machine. N-grams and some of its own layers draft for it without any.</source>
-        <translation>Auf diesem Rechner ist dafür kein Entwurfsmodell und sind keine Köpfe. N-Gramme und einige seiner eigenen Schichten entwerfen auch so.</translation>
+        <translation>Auf diesem Computer ist dafür kein Entwurfsmodell und sind keine Köpfe. N-Gramme und einige seiner eigenen Schichten entwerfen auch so.</translation>
     </message>
     <message>
         <source>No model is loaded.</source>
@@ -600,7 +600,7 @@
     </message>
     <message>
         <source>On this machine</source>
-        <translation>Auf diesem Rechner</translation>
+        <translation>Auf diesem Computer</translation>
     </message>
     <message>
         <source>Only models that fit into what is free now when they are packed in 4 bits.</source>
@@ -760,7 +760,7 @@
     </message>
     <message>
         <source>Show {left} more, {large} of them too large for this machine</source>
-        <translation>Noch {left} zeigen, {large} davon zu groß für diesen Rechner</translation>
+        <translation>Noch {left} zeigen, {large} davon zu groß für diesen Computer</translation>
     </message>
     <message>
         <source>Size</source>
@@ -1252,7 +1252,7 @@
     </message>
     <message>
         <source>{size} of models, downloads and kept weights on this machine.</source>
-        <translation>{size} an Modellen, Downloads und aufgehobenen Gewichten auf diesem Rechner.</translation>
+        <translation>{size} an Modellen, Downloads und aufgehobenen Gewichten auf diesem Computer.</translation>
     </message>
     <message>
         <source>{tokens:,} in {kind}</source>

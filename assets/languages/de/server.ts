@@ -145,7 +145,7 @@
     </message>
     <message>
         <source>Programs on this computer can use the loaded model over HTTP, through the interfaces of OpenAI, Anthropic and Ollama. For other machines start kvasir serve.</source>
-        <translation>Programme auf diesem Rechner können das geladene Modell über HTTP nutzen, mit den Schnittstellen von OpenAI, Anthropic und Ollama. Für andere Rechner dient kvasir serve.</translation>
+        <translation>Programme auf diesem Computer können das geladene Modell über HTTP nutzen, mit den Schnittstellen von OpenAI, Anthropic und Ollama. Für andere Computer dient kvasir serve.</translation>
     </message>
     <message>
         <source>Request</source>

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.cache.stores.recent import packed_until
+from engine.cache.stores.recent import last_before, packed_until
 from engine.cache.types import TREE, Key, common
 
 _Place = tuple[Hashable, int, Key]
@@ -93,7 +93,7 @@ class Snapshots:
                 if each.keys != before:
                     continue
                 tokens = first + common(each.tokens, text[first : first + len(each.tokens)])
-                tokens = min(tokens, packed + self.residual + CHANNEL_GROUP - 1)  # rows there read no more packed
+                tokens = min(tokens, last_before(packed, self.residual))  # rows there read no more packed
                 if tokens > (best.tokens if best else 0) and (not first or tokens >= first + self.residual):
                     best = self._hit(each, tokens)
         return best

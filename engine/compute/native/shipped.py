@@ -22,6 +22,8 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from engine.compute.native import triton_launch
+
 FOLDER = Path(os.environ.get("KVASIR_KERNELS") or Path(__file__).with_name("kernels"))
 INDEX = "index.json"
 
@@ -190,6 +192,7 @@ def here() -> Kernels:
 
 def install() -> None:
     """Let Triton look into the package first, where it has kernels and nobody has given Triton another cache."""
+    triton_launch.steady_keys()
     if not FOLDER.is_dir():
         return
     from triton import knobs

@@ -12,6 +12,7 @@ decides the variant, and the code found at its first launch is launched without 
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -26,6 +27,24 @@ CHECKED = os.environ.get("KVASIR_CHECK_LAUNCHES", "0") not in ("", "0")
 """True if every launch is compared with what Triton itself would have launched: for tests."""
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 """Keywords of a launch that are no parameters of its kernel."""
+
+
+@functools.cache
+def steady_keys() -> None:
+    """Let Triton's key of a kernel depend on its sources alone, not on what was compiled before it.
+
+    Triton adds the globals of a function that a kernel calls before it has looked for them, so that they are in the
+    kernel's key only where that function happened to be looked at earlier.
+    """
+    from triton.runtime.jit import DependenciesFinder
+
+    update = DependenciesFinder._update_hash
+
+    def in_order(finder: Any, function: Any) -> None:
+        _ = function.cache_key  # finds its globals
+        update(finder, function)
+
+    DependenciesFinder._update_hash = in_order
 
 
 class _Variant(NamedTuple):
@@ -49,12 +68,14 @@ class Variants:
         """Launch ``kernel``, whose first argument is a tensor; ``keywords()`` are constants and options, asked for
         where the key is new on its device."""
         if _gathered is not None:
+            steady_keys()
             _gathered.append(Launch(kernel, grid, args, keywords()))
             return
         place = kernel, args[0].get_device(), key  # code is loaded on one device
         found = self._found.get(place)
         if found is None:
             named = keywords()
+            steady_keys()
             code = kernel[grid](*args, **named)
             if hasattr(code, "function"):  # nothing is compiled in the interpreter
                 constants = tuple(named[name] for name in kernel.arg_names[len(args) :])

@@ -91,8 +91,6 @@ class Asked:
     drafting: bool = False
     namespace: int | None = 0
     alphabet: int = 2
-    last_step: int = -1
-    preemptions: int = 0
     standing: QueueStanding = field(default_factory=QueueStanding)
     fork_of: Asked | None = None
     computed_rows: int = 0

@@ -18,7 +18,7 @@ from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.cache.types import StateRun
 from engine.decoding.scheduling.plan import Limits
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
-from tests.engine.cache.sequences_support import Asked, House, prompt, run
+from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt, run
 
 # --- single cases ------------------------------------------------------------------------------------------------
 
@@ -243,3 +243,8 @@ class TestStates(SequenceCacheContract):
             "moved on by a draft": Fault(StatePart, "runs", draft_moves_on),
         }
     }
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("recent", 2010), ("recent, windows, states", 7014)])
+def test_histories_in_which_packed_pages_were_found_that_were_not_there(kind: str, seed: int) -> None:
+    Fuzz(seed, kind).play(500)

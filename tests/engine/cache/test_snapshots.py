@@ -68,10 +68,10 @@ def test_the_longest_is_found_whatever_came_and_went(script: list[tuple[str, lis
                     kept.let_go(held[number % len(held)])
                     assert not kept.pool.refs(held[number % len(held)])
             case _:
-                packed = 32 * (min(number * 32, len(tokens)) // 32)
+                packed = PAGE_SIZE * (min(number * PAGE_SIZE, len(tokens)) // PAGE_SIZE)
                 whole = [(each.first, _tokens(each)) for each in kept._all]
                 found = kept.find("", page_keys(tokens), tokens, packed)
-                assert (found.tokens if found else 0) == by_definition(whole, tokens, packed)
+                assert (found.tokens if found else 0) == by_definition(whole, tokens, packed // 32 * 32)
                 if found is not None:
                     assert found.packed == packed_until(found.tokens - 1, R)
                     assert len(found.pages) == -(-(found.tokens - found.packed) // PAGE_SIZE)

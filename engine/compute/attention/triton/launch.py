@@ -171,8 +171,7 @@ def may_merge(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, cut: TileCo
     """Return True if the last split may merge the others, of queries like q [T, H, d]: they and their rows are few."""
     packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
     splits = (cut or cut_of(q, kv, spec, batch, fused=True)).splits
-    room = batch.host.S * kv.kv_heads <= TILES
-    return 1 < splits <= MERGED and room and layout(kv)[1].rest == 0 and packed_rows <= DECODE_ROWS
+    return 1 < splits <= MERGED and layout(kv)[1].rest == 0 and packed_rows <= DECODE_ROWS
 
 
 def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
@@ -247,7 +246,8 @@ def plan(
     k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
     packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
-    merged = arrived is not None and may_merge(q, kv, spec, batch, cut)
+    room = 0 if arrived is None else arrived.shape[0]
+    merged = host.S * kv.kv_heads <= room and may_merge(q, kv, spec, batch, cut)
     fused = merged or new is not None
     cut = cut or cut_of(q, kv, spec, batch, first, stop, fused=fused)
     search = packed_rows > DECODE_ROWS

@@ -16,7 +16,7 @@ from engine.compute.layers.triton import fused
 from engine.compute.native.proof import failure
 
 if TYPE_CHECKING:
-    from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
+    from engine.compute.layers.linear.triton.layer import TritonLinear
 
 ROWS = 8
 """The most rows of a product in which gates are taken."""
@@ -27,7 +27,7 @@ GATINGS = ("silu", "gelu", "gelu_tanh")
 _tried: dict[Hashable, str | None] = {}
 
 
-def declines(layer: PlaneLinear, x: Tensor, around: Surroundings) -> str | None:
+def declines(layer: TritonLinear, x: Tensor, around: Surroundings) -> str | None:
     """Reason the parts are kernels of their own; None where ``layer`` computes all of it by one, as a trial has shown
     that compared it with those on this device."""
     rows = x.shape[0]
@@ -49,7 +49,7 @@ def declines(layer: PlaneLinear, x: Tensor, around: Surroundings) -> str | None:
     return disagrees(layer, x.dtype, around)
 
 
-def multiply(layer: PlaneLinear, x: Tensor, around: Surroundings) -> Tensor:
+def multiply(layer: TritonLinear, x: Tensor, around: Surroundings) -> Tensor:
     """``x [T, K]`` through ``layer`` and what surrounds it, where :func:`declines` gives None: the stream, to which it
     has been added, else a new tensor ``[T, N]``, ``[T, N / 2]`` of gates."""
     from engine.compute.layers.linear.triton.kernels import planes
@@ -74,17 +74,19 @@ def multiply(layer: PlaneLinear, x: Tensor, around: Surroundings) -> Tensor:
     return out
 
 
-def disagrees(layer: PlaneLinear, dtype: torch.dtype, around: Surroundings) -> str | None:
+def disagrees(layer: TritonLinear, dtype: torch.dtype, around: Surroundings) -> str | None:
     """Reason not to trust the kernel with layers like this one; None where it computes what the parts do here."""
     norm = None if around.norm is None else around.norm.dtype
-    traits = layer.in_features, layer.out_features, layer.bias is None, layer.form, layer.scales.dtype, layer.device
+    held = tuple(None if each is None else each.dtype for each in layer.tensors())
+    form = *sorted((layer.constants() | layer.product_constants(dtype)).items()), held, layer.bias is None
+    traits = layer.in_features, layer.out_features, type(layer), form, layer.device
     key = *traits, dtype, norm, around.gating, around.stream is not None, around.by != 1
     if key not in _tried:
         _tried[key] = failure(lambda: compare(layer, dtype, around))
     return _tried[key]
 
 
-def compare(layer: PlaneLinear, dtype: torch.dtype, around: Surroundings) -> str | None:
+def compare(layer: TritonLinear, dtype: torch.dtype, around: Surroundings) -> str | None:
     """Reason products of random rows, by the layer's own weights, are wrong; None where they agree with the same by one
     kernel for each part."""
     rows = 1 if around.norm is not None or around.stream is not None else ROWS - 3
@@ -103,7 +105,7 @@ def compare(layer: PlaneLinear, dtype: torch.dtype, around: Surroundings) -> str
     return None if bool(near) else "what it computes at once does not agree with its parts here"
 
 
-def apart(layer: PlaneLinear, x: Tensor, around: Surroundings) -> Tensor:
+def apart(layer: TritonLinear, x: Tensor, around: Surroundings) -> Tensor:
     """Same as :func:`multiply`, by one kernel for each part."""
     if around.norm is not None:
         x = fused.add_norm(x.clone(), torch.zeros_like(x), 1.0, around.norm, around.eps)

@@ -39,7 +39,7 @@ SHORT = [(5, 1, False), (70, 1, False), (0, 1, False)]
         ("dense", 16, SHORT, AttnSpec(0.125, 20, 1.5)),
         ("dense", 2, [(40, 2, False)], SPEC),
         ("wide", 3, SHORT, SPEC),
-        ("int8", 3, SHORT, SPEC),
+        ("int8", 3, SHORT, AttnSpec(0.125, None, 50.0)),  # without a cap it has a kernel of its own where it is apart
         ("int4", 3, SHORT, SPEC),
     ],
 )
