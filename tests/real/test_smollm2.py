@@ -36,17 +36,17 @@ def test_the_first_answer_is_right_as_it_is_served_by_default(client: EngineClie
     assert loaded.files.tokenizer.decode(answer.ids, skip_special=True) == ANSWER
 
 
-def test_8_bits_are_found_too_few_and_the_person_decides_all_the_same(client: EngineClient) -> None:
+def test_8_bits_are_found_too_few_in_some_places_and_the_person_decides_all_the_same(client: EngineClient) -> None:
     loaded, numerics = client.model, client.model.model.numerics
     if not quantises_activations(loaded.model):
         pytest.skip("no native code here, so no activation is quantised")
     spec = client.state()[keys.ACTIVATIONS]
-    assert (spec.value, numerics.activations) == ("auto", 16)
-    assert "auto 16-bit" in spec.found
-    assert any("Activations have 16 bits" in notice for notice in loaded.card.notices)
-    for chosen, bits in (("8bit", 8), ("32bit", 32), ("auto", 16)):
+    assert (spec.value, numerics.activations, numerics.refines) == ("auto", 8, True)
+    assert "16-bit, KL 0.0" in spec.found
+    assert any("Activations have 16 bits in" in notice for notice in loaded.card.notices)
+    for chosen, bits in (("8bit", 8), ("32bit", 32), ("auto", 8)):
         client.set(keys.ACTIVATIONS, chosen)
-        assert numerics.activations == bits
+        assert (numerics.activations, numerics.refines) == (bits, chosen == "auto")
 
 
 @pytest.mark.slow
@@ -56,12 +56,14 @@ def test_quality_is_what_the_documentation_says(client: EngineClient) -> None:
     assert loaded.model is not None
     ids = loaded.encode_prompt(activations.conversation())[:256]
     costs: dict[str, float] = {}
-    for name, bits, kind in (("16-bit", "16bit", KVKind()), ("int4", "32bit", KVKind("int4", hadamard=True))):
+    ways = ("auto", "auto", KVKind()), ("16-bit", "16bit", KVKind()), ("int4", "32bit", KVKind("int4", hadamard=True))
+    for name, bits, kind in ways:
         client.set(keys.ACTIVATIONS, bits)
         exact, present, _ = readers_of(loaded.model, loaded.device, kind)(KeepAll())
         costs[name] = scored(score(ids, exact, present, loaded.card.vocabulary, name, skipped=128)).divergence
     client.set(keys.ACTIVATIONS, "auto")
     assert costs["16-bit"] < activations.BEARABLE
+    assert costs["auto"] <= activations.BEARABLE
     assert 0.01 < costs["int4"] < 0.08
 
 

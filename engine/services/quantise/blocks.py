@@ -154,6 +154,10 @@ class _WatchedNorm:
         self.given.append(self.norm.forward_added(x, added, scale))
         return self.given[-1]
 
+    def forward_within(self, x: Tensor, linear: Linear, gating: str = "") -> Tensor | None:
+        """None: what the norm gives is to be seen."""
+        return None
+
     def storage_size(self) -> int:
         return self.norm.storage_size()
 

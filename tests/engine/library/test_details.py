@@ -76,7 +76,7 @@ def test_tokens(tmp_path: Path) -> None:
 def test_a_tokenizer_is_kept_for_the_next_text_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(reading, "open_checkpoint", lambda path: (opened.append(path), open_checkpoint(path))[1])
-    monkeypatch.setattr(reading, "_kept", reading._Kept())
+    monkeypatch.setattr(reading, "_kept", reading._LastTokenizer())
     for text in ("Hello pages", "", "two\nlines"):
         found = perform(READ_TOKENS, ReadTokens(model="kvasir-guide", text=text))
         assert "".join(each.text for each in found.tokens) == text

@@ -32,7 +32,7 @@ INTERPRETED = ("one-row", "rows", "attention", "prompts", "chain", "mixture")
 
 
 MEASURES = {
-    "start": "engine.start",
+    "start": "serving.start",
     "memory": "kernels.memory",
     "boundary": "kernels.boundary",
     "one-row": "kernels.one_row",
@@ -40,9 +40,9 @@ MEASURES = {
     "attention": "kernels.attention",
     "chain": "layers.chain",
     "early": "kernels.early",
-    "engine": "engine.engine",
+    "engine": "serving.engine",
     "prompts": "kernels.prompts",
-    "equal": "engine.equal",
+    "equal": "serving.equal",
     "mixture": "layers.mixture",
 }
 """Where each part is measured, in this package."""
