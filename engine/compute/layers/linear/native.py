@@ -50,7 +50,6 @@ from engine.compute.layers.linear.ggml_blocks import (
 )
 from engine.compute.layers.linear.int8 import Int8Rows
 from engine.compute.layers.linear.table import TableWeights
-from engine.compute.layers.numerics import LEAST_BITS
 from engine.compute.native.library import NativeLibrary, WeightLanes, declines, loaded
 
 PATH = "native product on CPU"
@@ -69,6 +68,8 @@ _NESTED, _EXPONENTS, _PRODUCTS, _NIBBLES, _BOOK = 3, 4, 5, 6, 7
 """Storage formats of scales that are not numbers (products.h)."""
 _SIGN = 0x80
 _DIGITS = {8: 1, 16: 2, 32: 3}
+FEW_ROWS = 8
+"""Rows that wait for weights and not for arithmetic: where some spans of an input get 16 bits, theirs all do."""
 _NEXT_DIGIT = 254
 
 
@@ -104,7 +105,7 @@ class NativeLinear(PackedLinear):
     nested_scales: Tensor | None = None
     refined: Tensor | None = None
     """``[in_features / 32]`` uint8, for the spans of an input in packed order: 1 where activations of 8 bits get 16, if
-    the numeric modes refine them."""
+    the numeric modes refine them. All do in a product of a few rows, and in batch-invariant mode."""
 
     def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         super().__init__(shape, target, device)
@@ -198,8 +199,12 @@ class NativeLinear(PackedLinear):
         numerics, x = self.numerics, self.ordered(x)
         if numerics.observer is not None:
             numerics.observer(self, x)
-        refined = self.refined if numerics.activations == LEAST_BITS and numerics.refines else None
-        out = self._library.matmul(self._weights, x, _DIGITS[numerics.activations], dtype, refined)
+        digits, refined = _DIGITS[numerics.activations], self.refined if numerics.refines else None
+        if digits > 1:
+            refined = None
+        elif refined is not None and (len(x) <= FEW_ROWS or numerics.batch_invariant):
+            digits, refined = 2, None
+        out = self._library.matmul(self._weights, x, digits, dtype, refined)
         return out if self.bias is None else out.add_(self.bias)
 
     def rows(self, features: Tensor, dtype: torch.dtype) -> Tensor:
