@@ -135,7 +135,8 @@ def known(text: str) -> str:
 
 def _looked_up(translator: QTranslator, text: str, comment: str | None) -> str:
     found = translator.translate(CONTEXT, text, comment) or text
-    _language.english.setdefault(found, text)
+    if found is not text:  # what the engine says with figures in it has no end
+        _language.english.setdefault(found, text)
     return found
 
 

@@ -226,7 +226,5 @@ def described(used: bool) -> str:
     try:
         found = here()
     except Exception as error:  # Triton's driver is a module that is compiled here, where a compiler is found
-        return (
-            f"not used: Triton finds no driver ({(str(error).strip() or type(error).__name__).splitlines()[0][:200]})"
-        )
+        return f"not used: Triton finds no driver ({_first_line(error)})"
     return f"{len(found.files)} in the package for this GPU" if not found.reason else f"not used: {found.reason}"

@@ -118,6 +118,13 @@ class TritonLinear(BlockwiseLinear):
         return self.tensors()
 
     @functools.cached_property
+    def traits(self) -> Hashable:
+        """Traits by which a trial of one such layer stands for others: equal for those with the same compiled code."""
+        constants = *self.constants().items(), *self.product_constants(self.dtype).items()
+        dtypes = tuple(None if each is None else each.dtype for each in self._held)
+        return type(self), self.in_features, self.out_features, self.sizes(), constants, dtypes, self.device
+
+    @functools.cached_property
     def _variants(self) -> Variants:
         return Variants()
 

@@ -77,10 +77,7 @@ def multiply(layer: TritonLinear, x: Tensor, around: Surroundings) -> Tensor:
 def disagrees(layer: TritonLinear, dtype: torch.dtype, around: Surroundings) -> str | None:
     """Reason not to trust the kernel with layers like this one; None where it computes what the parts do here."""
     norm = None if around.norm is None else around.norm.dtype
-    held = tuple(None if each is None else each.dtype for each in layer.tensors())
-    form = *sorted((layer.constants() | layer.product_constants(dtype)).items()), held, layer.bias is None
-    traits = layer.in_features, layer.out_features, type(layer), form, layer.device
-    key = *traits, dtype, norm, around.gating, around.stream is not None, around.by != 1
+    key = layer.traits, layer.bias is None, dtype, norm, around.gating, around.stream is not None, around.by != 1
     if key not in _tried:
         _tried[key] = failure(lambda: compare(layer, dtype, around))
     return _tried[key]
