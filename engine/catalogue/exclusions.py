@@ -109,8 +109,7 @@ _MISSING: Mapping[Capability, str] = {
     "shared reads": "Shared keys and values are not read faster together on this device.",
     "async steps": "Only a GPU that samples by Kvasir's own kernels can be given steps ahead: kvasir doctor says what "
     "runs here.",
-    "graphs": "Only steps on a GPU, with Kvasir's own attention kernels, can be captured: kvasir doctor says what runs "
-    "here.",
+    "graphs": "Only steps with Kvasir's own kernels for attention can be captured: kvasir doctor says what runs here.",
 }
 
 EXCLUSIONS: list[Exclusion] = []

@@ -29,19 +29,20 @@ NUMERICS = (
     ),
     Option(
         key=keys.CUDA_GRAPHS,
-        title="CUDA graphs",
+        title="Captured steps",
         group="Numerics",
         default=True,
         metric=SPEED,
         applies="live",
-        explains="Captures all kernel launches of a step once, and from then on makes them by a single call. "
-        "Without it Python launches every kernel of every layer for each token, and a fast GPU waits for it.",
+        explains="Captures all calls of a step once, and from then on repeats them: on a GPU as a CUDA graph, on a "
+        "processor as a tape of calls of Kvasir's native code. Without it Python calls every kernel of every layer for "
+        "each token, and the device waits for it.",
         shows="tokens per second, and the share of steps that were captured",
-        helps="Decoding on a fast GPU, most of all with small models, a draft model or few chats at once.",
-        costs="GPU memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
+        helps="Decoding on a fast GPU, and small models, draft models and few chats at once on any device.",
+        costs="Memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
         "padded, for which PyTorch's products of 16-bit weights may round the last bits differently.",
-        source=("engine/compute/runner/graphs.py",),
-        also=("graph capture", "CUDA graph"),
+        source=("engine/compute/runner/graphs.py", "engine/compute/native/tape.py"),
+        also=("CUDA graphs", "graph capture"),
         reference="CUDA C++ Programming Guide, CUDA Graphs "
         "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)",
         pointless_without=("graphs",),

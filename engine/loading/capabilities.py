@@ -60,7 +60,7 @@ def _serves(model: CausalLM, technique: KVTechnique | PolicyTechnique) -> bool:
 
 
 def _captures(model: LoadedModel, lm: CausalLM) -> bool:
-    """Return True if decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
+    """Return True if decoding steps can be captured, as far as the model and its attention say."""
     if not model.graphs or lm.uncaptured:
         return False
     return all(choose(problem(lm, kv)).backend.captures for kv in forms(model.stores[0]))

@@ -152,7 +152,7 @@ class LoadedModel:
     """What was asked for when it was loaded."""
     stores: tuple[KVStore, ...] = ()
     graphs: tuple[Graphs, ...] = ()
-    """CUDA graphs of the steps of the model and of its draft, where steps can be captured."""
+    """Captured steps of the model and of its draft, where steps can be captured."""
     fingerprint: str = ""
     """Identifies model, device and kernels; saved pages with another fingerprint are not used. "": none are saved."""
     files: ModelFiles | None = None

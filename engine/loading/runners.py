@@ -22,7 +22,8 @@ from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.numerics import LEAST_BITS, Numerics
 from engine.compute.models.arenas import SIXTEEN_BITS, new_store
 from engine.compute.models.base import CausalLM
-from engine.compute.runner.graphs import CudaRecorder
+from engine.compute.native.library import find
+from engine.compute.runner.graphs import CudaRecorder, GraphRecorder, TapeRecorder
 from engine.compute.runner.perplexity import Reader, Readers, ReadersFactory, reader
 from engine.compute.runner.runner import RunnableModel, Runner
 from engine.formats.load import Checkpoint
@@ -110,12 +111,16 @@ def new_runner(
     ``state_slots`` are for the layers with states and include slot 0; None: as :meth:`StateRun.alone` needs for one
     sequence.
 
-    With a ``context``, the longest sequence in tokens, its steps are captured in CUDA graphs on a GPU, as the model's
+    With a ``context``, the longest sequence in tokens, its steps are captured, as the model's
     own live switches say or those that are given.
     """
     sizes = recent_pages, state_slots or 2, model.dtype, window_pages
     store = new_store(model.config, pages, model.kv_dtype, device, kind, *sizes)
-    recorder = CudaRecorder(device) if context and traits(device).kernels else None
+    recorder: GraphRecorder | None = None
+    if context and traits(device).kernels:
+        recorder = CudaRecorder(device)
+    elif context and device.type == "cpu" and find().library is not None:
+        recorder = TapeRecorder()
     attention = AttentionDispatcher(model.numerics)
     switches = switches or model.numerics
     return Runner(cast(RunnableModel, model), store, attention, device, None, context, recorder, switches)

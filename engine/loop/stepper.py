@@ -449,7 +449,7 @@ class Stepper:
             gave_up = [graphs.give_up() for graphs in self.model.graphs]
             release_cached()
             if any(gave_up):
-                _log.warning("memory ran out: CUDA graphs are given up, and the step is tried again")
+                _log.warning("memory ran out: captured steps are given up, and the step is tried again")
                 return
             newest = max(requests, key=lambda request: request.arrival)
             if self.scheduler.lone(newest):
@@ -505,7 +505,7 @@ class Stepper:
                 ttfts=tuple(self._ttfts),
                 host=HostSeconds(self._scheduled, host - self._scheduled - settled, settled),
                 drafting=work,
-                captured=None if runner.graphs is None else not runner.eager,
+                captured=runner.captured,
                 eager=runner.eager,
                 trees=trees_of(taken),
                 phases=self._phases.take(),

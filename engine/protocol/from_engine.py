@@ -333,7 +333,7 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     preemptions: int = 0
     cache: CacheStats = CacheStats()
     captured: float | None = None
-    """Steps launched as a CUDA graph, as a share of all; None where the device has none."""
+    """Captured steps, as a share of all; None where none can be."""
     eager_reason: str = ""
     """Most frequent reason that the others were not."""
     gpu: GpuReading | None = None

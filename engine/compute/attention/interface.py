@@ -89,7 +89,7 @@ class AttentionBackend(Protocol):
 
     name: str
     captures: bool
-    """True if its launches over a frozen batch can be captured in a CUDA graph."""
+    """True if its calls over a frozen batch can be captured."""
 
     def declines(self, problem: AttnProblem) -> str | None:
         """Reason this backend cannot serve the problem; None if it can."""
@@ -116,7 +116,7 @@ class ModelAttention(Protocol):
     """The attention that a model's layers call: a backend, or what combines the calls of backends by `batch.views`."""
 
     uncaptured: str
-    """Reason the calls since it was last emptied cannot be captured in a CUDA graph; "" if they can."""
+    """Reason the calls since it was last emptied cannot be captured; "" if they can."""
 
     def shares_keys(self, host: HostShape) -> bool:
         """Return True if keys that sequences of this step share would be read once for all of them."""

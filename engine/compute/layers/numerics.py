@@ -27,26 +27,28 @@ class Numerics:
     ``refines``: of 8 bits, those spans of 32 get 16 that a layer names (`NativeLinear.refined`). ``observer`` is shown
     each layer with what it multiplies, ``[T, in_features]`` in packed order, while it is measured.
 
-    ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
+    ``graphs``: steps are captured where they can be; never with ``batch_invariant``. ``changes`` grows with each change
+    of what a captured product would go on to do as it did.
     """
 
     __slots__ = (
         "_activations",
+        "_quantises",
+        "_refines",
         "automatic",
         "batch_invariant",
         "cascade",
+        "changes",
         "graphs",
         "observer",
-        "quantises",
-        "refines",
     )
 
     def __init__(
         self, batch_invariant: bool = False, cascade: bool = True, graphs: bool = True, quantises: bool = False
     ) -> None:
-        self.batch_invariant, self.cascade, self.graphs, self.quantises = batch_invariant, cascade, graphs, quantises
+        self.batch_invariant, self.cascade, self.graphs = batch_invariant, cascade, graphs
         self._activations = self.automatic = LEAST_BITS
-        self.refines = False
+        self._quantises, self._refines, self.changes = quantises, False, 0
         self.observer: Callable[[Any, Tensor], None] | None = None
 
     @property
@@ -55,7 +57,26 @@ class Numerics:
 
     @activations.setter
     def activations(self, bits: int) -> None:
+        self.changes += bits != self._activations
         self._activations = bits
+
+    @property
+    def quantises(self) -> bool:
+        return self._quantises
+
+    @quantises.setter
+    def quantises(self, value: bool) -> None:
+        self.changes += value != self._quantises
+        self._quantises = value
+
+    @property
+    def refines(self) -> bool:
+        return self._refines
+
+    @refines.setter
+    def refines(self, value: bool) -> None:
+        self.changes += value != self._refines
+        self._refines = value
 
     @contextmanager
     def exact(self) -> Iterator[None]:

@@ -77,7 +77,7 @@ class CausalLM(ABC):
 
     @property
     def uncaptured(self) -> str:
-        """Reason a forward cannot be captured in a CUDA graph; "" if it can."""
+        """Reason a forward cannot be captured; "" if it can."""
         if self.config.attention.bidirectional:
             return "tokens see those after them"
         if self.config.recurrent is not None:
@@ -87,8 +87,9 @@ class CausalLM(ABC):
 
     @property
     def generation(self) -> int:
-        """Grows when something moves that forwards read: the tables of rotations, with the longest text so far."""
-        return sum(rotary.generation for rotary in self.rotaries)
+        """Grows when a captured forward would go on otherwise than a new one: tables of rotations moved, with the
+        longest text so far, or products have other modes."""
+        return sum(rotary.generation for rotary in self.rotaries) + self.numerics.changes
 
     def reserve(self, context: int) -> None:
         """Make what grows with the length of a text large enough for this many tokens, so that those never move it."""

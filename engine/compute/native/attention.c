@@ -194,3 +194,17 @@ EXPORT int attend_rows(const Attend *a, int threads) {
     share_out(finish, &r, rows, parts * size < WORTH_A_THREAD ? 1 : threads);
     return 0;
 }
+
+/* rows [.., 3] of attend_rows, for ``seqs`` chains with the rows [row_start[s], row_start[s + 1]), the last of kv_len[s]
+ * keys, whose tables of pages are ``stride`` numbers apart. ``window``: keys that a row sees, 0: all. */
+EXPORT void chain_rows(const int32_t *row_start, const int32_t *kv_len, int64_t seqs, int64_t stride, int64_t window,
+                       int64_t (*rows)[3], int threads) {
+    (void)threads;
+    for (int64_t s = 0; s < seqs; s++)
+        for (int64_t row = row_start[s]; row < row_start[s + 1]; row++) {
+            const int64_t stop = kv_len[s] - (row_start[s + 1] - 1 - row);
+            rows[row][0] = s * stride;
+            rows[row][1] = window && stop > window ? stop - window : 0;
+            rows[row][2] = stop;
+        }
+}

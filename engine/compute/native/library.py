@@ -26,6 +26,7 @@ from engine.compute.native.instructions import (
 )
 from engine.compute.native.runs import RunTables
 from engine.compute.native.state_space import space_of
+from engine.compute.native.tape import current
 from engine.config.states import RecurrentShape
 
 DTYPES = (torch.bfloat16, torch.float32)
@@ -58,6 +59,7 @@ _ADDRESS, _SIZE, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, c
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
     "quest_rows": (_INT, _ADDRESS, _INT),
+    "chain_rows": (None, _ADDRESS, _ADDRESS, _SIZE, _SIZE, _SIZE, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
     "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _ADDRESS, _INT),
     "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
@@ -88,9 +90,12 @@ class NativeLibrary:
         """The instructions in use, for a person to read."""
         return self.set.title
 
-    def _run(self, name: str, what: str, *arguments: float | None) -> None:
+    def _run(self, name: str, what: str, *arguments: Any) -> None:
         """Call a function, which takes the number of threads last. Raises MemoryError where it has no room to work."""
-        if self._functions[name](*arguments, torch.get_num_threads()):
+        function, tape = self._functions[name], current()
+        if tape is not None:
+            tape.add(function, arguments)
+        if function(*arguments, torch.get_num_threads()):
             raise MemoryError(f"{what} ran out of memory.")
 
     def matmul(
@@ -193,7 +198,7 @@ class NativeLibrary:
         out[int(runs.runs[-1, 1]) :] = 0
         tables = RunTables.of(runs)
         problem = delta_of((mixed, gates, out), weights, shape, states, tables)
-        self._run("delta_rule", "The delta rule", ctypes.addressof(problem))
+        self._run("delta_rule", "The delta rule", ctypes.byref(problem))
         return out
 
     def state_space(self, rows: tuple[Tensor, ...], matrices: Tensor, runs: StateRuns) -> Tensor | None:
@@ -204,7 +209,7 @@ class NativeLibrary:
         rows, tables = tuple(each.contiguous() for each in rows), RunTables.of(runs)
         out = torch.empty_like(rows[2])
         problem = space_of(rows, out, matrices, tables)
-        self._run("state_space", "The state space model", ctypes.addressof(problem))
+        self._run("state_space", "The state space model", ctypes.byref(problem))
         return out
 
     def attend(
@@ -218,7 +223,15 @@ class NativeLibrary:
         ``lse [T, H]`` float32, if given, gets its first n rows written too.
         """
         problem = attend_of(q, kv, pages, rows, scale, out, lse)
-        self._run("attend_rows", "The native attention", ctypes.addressof(problem))
+        self._run("attend_rows", "The native attention", ctypes.byref(problem))
+
+    def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
+        """``[rows, 3]`` int64 as :meth:`attend` takes them, of chains as ``row_start [S + 1]`` and ``kv_len [S]`` int32
+        say, whose tables of pages are ``stride`` numbers apart."""
+        out = torch.empty(rows, 3, dtype=torch.int64)
+        chains = (row_start.data_ptr(), kv_len.data_ptr(), len(kv_len))
+        self._run("chain_rows", "Attention", *chains, stride, window or 0, out.data_ptr())
+        return out
 
     def attend_chosen(
         self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
@@ -230,7 +243,7 @@ class NativeLibrary:
         """
         assert kv.bounds is not None
         problem = QuestArguments(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
-        self._run("quest_rows", "Choosing pages", ctypes.addressof(problem))
+        self._run("quest_rows", "Choosing pages", ctypes.byref(problem))
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
         """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, both
@@ -242,7 +255,7 @@ class NativeLibrary:
         assert kv.kind in PACKED_KINDS
         assert kv.kind != "kivi" or pages.shape[0] % 2 == 0
         problem = attend_of_pages(kv, k.dtype)
-        taken = (ctypes.addressof(problem), pages.data_ptr(), pages.shape[0])
+        taken = (ctypes.byref(problem), pages.data_ptr(), pages.shape[0])
         self._run("unpack_pages", "Unpacking pages", *taken, k.data_ptr(), v.data_ptr())
 
 

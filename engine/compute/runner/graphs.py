@@ -1,7 +1,8 @@
-"""CUDA graphs: a step's launches, captured once and from then on made by one call.
+"""Captured steps: a step's calls, made once through the model and from then on repeated by one call.
 
-A graph repeats its launches with the numbers and addresses of its capture, so nothing that differs between two steps
-of one key may come from the host: the model runs over a *frozen* batch (`HostShape.frozen`), whose host shape says the
+On a GPU they are launches in a CUDA graph, on a processor calls of native code (engine/compute/native/tape.py).
+Either repeats its calls with the numbers and addresses of its capture, so nothing that differs between two steps of
+one key may come from the host: the model runs over a *frozen* batch (`HostShape.frozen`), whose host shape says the
 most that the key allows, and reads lengths, places and pages from the device. Rows that fill up a bucket are sequences
 of their own on page 0. What cannot be captured runs eagerly, and :meth:`Graphs.reason` says why.
 
@@ -36,12 +37,15 @@ from engine.compute.batch import (
     row_class,
 )
 from engine.compute.layers.numerics import Numerics
+from engine.compute.native.tape import Tape
 from engine.compute.runner.buffers import Bucket, StepMemory
 from engine.compute.runner.inputs import StepInputs, StepShape
 
 MOST_ROWS = ROW_CLASSES[-1]
 MOST_GRAPHS = 48
 """Keys that are captured at once: a long mixed chat meets about half of them. The least recently used one gives way."""
+MOST_BYTES = 128 << 20
+"""Of the host's memory that all of them hold together: tapes, which share none."""
 MOST_SEQUENCES = 256
 """Rows of page tables: those of as many answers as may run, so that no step moves the tables."""
 EAGER_USES = 2
@@ -49,10 +53,10 @@ EAGER_USES = 2
 
 _log = logging.getLogger(__name__)
 
-SWITCHED_OFF = "CUDA graphs are switched off"
-NOT_HERE = "the model is not on a GPU"
+SWITCHED_OFF = "capturing steps is switched off"
+NOT_HERE = "the model is neither on a GPU nor served by Kvasir's native code"
 INVARIANT = "batch-invariant arithmetic plans each row on the host"
-TOO_MANY_ROWS = f"prompts of more than {MOST_ROWS} rows are read"
+TOO_MANY_ROWS = "steps of more than {rows} rows are not captured"
 CONTINUED = "layers continue from given states"
 RESTRICTED = "a policy or the KV cache kind restricts what rows read"
 SHARED = "keys that answers share are read once (cascade)"
@@ -83,10 +87,12 @@ class GraphKey(NamedTuple):
 
 
 class Captured(NamedTuple):
-    """A graph: ``replay()`` makes its launches, whose results appear in ``out``."""
+    """A graph: ``replay()`` makes its calls, whose results appear in ``out``."""
 
     replay: Callable[[], None]
     out: ForwardOutput
+    bytes: int = 0
+    """Memory of the host that it holds."""
 
 
 class CapturedModel(Protocol):
@@ -94,18 +100,25 @@ class CapturedModel(Protocol):
 
     @property
     def uncaptured(self) -> str:
-        """Reason a forward cannot be captured in a CUDA graph; "" if it can."""
+        """Reason a forward cannot be captured; "" if it can."""
 
     @property
     def generation(self) -> int:
-        """Grows when something moves that forwards read."""
+        """Grows when a captured forward would go on otherwise than a new one."""
 
     def reserve(self, context: int) -> None:
         """Make what grows with a text large enough for this many tokens, so that those never move it."""
 
 
 class GraphRecorder(Protocol):
-    """Captures what a function launches."""
+    """Captures what a function launches or calls."""
+
+    most_rows: int
+    """Steps of more rows are not worth a capture."""
+    by_context: bool
+    """True if texts of other lengths need other graphs."""
+    warms: bool
+    """True if what is captured has to have run before."""
 
     def record(self, run: Callable[[], ForwardOutput]) -> Captured:
         """Capture ``run()``, which launches and allocates but reads nothing from the device. Raises what CUDA does."""
@@ -113,6 +126,8 @@ class GraphRecorder(Protocol):
 
 class CudaRecorder:
     """Captures on one GPU; graphs share a memory pool, because no two of them run at once."""
+
+    most_rows, by_context, warms = MOST_ROWS, True, True
 
     def __init__(self, device: torch.device) -> None:
         self._pool, self._graphs = torch.cuda.graph_pool_handle(), weakref.WeakSet[torch.cuda.CUDAGraph]()
@@ -128,6 +143,17 @@ class CudaRecorder:
         with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
             out = run()
         return Captured(graph.replay, out)
+
+
+class TapeRecorder:
+    """Records on a processor (`engine.compute.native.tape`). More rows wait for arithmetic and not for Python."""
+
+    most_rows, by_context, warms = 8, False, False
+
+    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+        """Implements :meth:`GraphRecorder.record`."""
+        tape = Tape.of(run)
+        return Captured(tape.replay, tape.result, tape.bytes)
 
 
 def key_of(exact: Bucket, most_rows: int, longest: int, context: int, asked: ForwardOptions) -> GraphKey:
@@ -180,7 +206,13 @@ class Graphs:
         if reason:
             return None, reason
         most = max(len(row.tokens) for row in rows)
-        return key_of(shape.sizes, most, max(shape.kv_len), self._context, asked), ""
+        longest = max(shape.kv_len) if self._recorder.by_context else self._context
+        return key_of(shape.sizes, most, longest, self._context, asked), ""
+
+    @property
+    def too_many(self) -> str:
+        """Reason a step is not captured that has more rows than are worth it."""
+        return TOO_MANY_ROWS.format(rows=self._recorder.most_rows)
 
     def declines(self, rows: Sequence[SequenceRows], shape: StepShape, hidden_in: Tensor | None = None) -> str:
         """Reason a step cannot be captured, whatever its key; "" if it may."""
@@ -188,8 +220,8 @@ class Graphs:
             return reason
         if hidden_in is not None:
             return CONTINUED
-        if shape.sizes.T > MOST_ROWS:
-            return TOO_MANY_ROWS
+        if self._recorder.most_rows < shape.sizes.T:
+            return self.too_many
         if any(row.adapter for row in rows):
             return ADAPTED
         if any(row.axes is not None or row.embedded for row in rows):
@@ -227,8 +259,9 @@ class Graphs:
     def replay(self, key: GraphKey, rows: Sequence[SequenceRows], memory: StepMemory) -> ForwardOutput:
         """The results of the step that :meth:`prepare` filled in."""
         self._captured.move_to_end(key)
-        replay, (logits, hidden) = self._captured[key]
-        replay()
+        captured = self._captured[key]
+        captured.replay()
+        logits, hidden = captured.out
         total, wanted = sum(len(row.tokens) for row in rows), sum(row.want_logits for row in rows)
         with torch.inference_mode():
             # (What the graph wrote is written again by its next use.)
@@ -271,22 +304,26 @@ class Graphs:
         try:
             # Of these very shapes everything has run once: kernels are loaded, trials are over. By a batch of its own,
             # because what is remembered of the captured one has to lie in the graph's memory.
-            self._run(self._frozen(key), key.asked)
+            if self._recorder.warms:
+                self._run(self._frozen(key), key.asked)
             frozen = self._frozen(key)  # which may wait for a transfer: no capture could
             self._captured[key] = self._recorder.record(lambda: self._run(frozen, key.asked))
-            if len(self) > MOST_GRAPHS:
+            while len(self) > MOST_GRAPHS or (len(self) > 1 and self._bytes() > MOST_BYTES):
                 gone, _ = self._captured.popitem(last=False)
                 self._uses[gone] = 0  # it has to be met anew to come back
         except Exception as error:
             if is_out_of_memory(error):
                 self.give_up()
-                _log.warning("no memory for CUDA graphs: steps are launched kernel by kernel")
+                _log.warning("no memory for captured steps: they go through the model one by one")
             else:
                 said = str(error).strip() or type(error).__name__
                 self._refused[key] = f"it could not be captured ({said.splitlines()[0][:200]})"
                 _log.warning("a step could not be captured", exc_info=error)
             return False
         return True
+
+    def _bytes(self) -> int:
+        return sum(each.bytes for each in self._captured.values())
 
     def _forget_moved(self) -> None:
         """Forget all graphs where the memory that they read moved."""

@@ -60,12 +60,12 @@ class Runner:
         switches: Numerics | None = None,
     ) -> None:
         """`policy` rounds shapes to buckets; None takes the device's own. `context` is the length of the longest
-        sequence, in tokens, where that is known; with it, a `recorder` captures steps in CUDA graphs while the
+        sequence, in tokens, where that is known; with it, a `recorder` captures steps while the
         `switches` say so."""
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self.eager = NOT_HERE
-        """Reason the last step was launched kernel by kernel; "": it was a captured graph."""
+        """Reason the last step went through the model; "": it was a captured one."""
         self._device = torch.device(device)
         self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
         self.graphs: Graphs | None = None
@@ -73,6 +73,13 @@ class Runner:
             self.graphs = Graphs(
                 recorder, self._inputs, model, kv, attention, context, switches or Numerics(), self._run
             )
+
+    @property
+    def captured(self) -> bool | None:
+        """Whether the last step was captured; None where none can be, and of steps that are not worth it."""
+        if self.graphs is None or self.eager == self.graphs.too_many:
+            return None
+        return not self.eager
 
     @property
     def num_layers(self) -> int:
@@ -117,7 +124,7 @@ class Runner:
         return _without_padding(out, batch.host.T, batch.host.L)
 
     def run_eagerly(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
-        """Same as :meth:`forward`, launched kernel by kernel."""
+        """Same as :meth:`forward`, through the model."""
         return self._run(self.batch(rows), ForwardOptions())
 
     def _run(self, batch: Batch, asked: ForwardOptions, hidden_in: Tensor | None = None) -> ForwardOutput:

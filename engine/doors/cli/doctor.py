@@ -90,7 +90,7 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
             ("load", load_times(card.load_seconds)),
             ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
             ("draft", card.draft or card.draft_refused or "none"),
-            ("CUDA graphs", graphs_fact(loaded)),
+            ("captured steps", graphs_fact(loaded)),
             ("steps ahead", "the next one is launched before the last is read" if draws_there(loaded) else NOT_AHEAD),
         ]
         console.print(_facts(f"Model {card.name}", facts))
@@ -106,7 +106,7 @@ NOT_AHEAD = "no: they are for a GPU on which Kvasir's kernels draw the tokens"
 
 
 def graphs_fact(loaded: LoadedModel) -> str:
-    """Say whether decoding steps are captured in CUDA graphs, or why not."""
+    """Say whether decoding steps are captured, or why not."""
     if not loaded.graphs or loaded.model is None:
         return f"not used: {NOT_HERE}"
     backends = [choose(problem(loaded.model, kv)).backend for kv in forms(loaded.stores[0])]

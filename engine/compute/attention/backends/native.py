@@ -27,7 +27,7 @@ class NativeAttention:
     """Few rows of each sequence; others through :class:`SdpaAttention`."""
 
     name = "native"
-    captures = False
+    captures = True
 
     def __init__(self) -> None:
         self._library, self._absent = find()
@@ -83,7 +83,11 @@ class NativeAttention:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
         made, keys = self._rows.of(batch), keys or KeyRange()
         key = (window, id(keys.first), id(keys.stop), keys.ahead)
-        if key not in made:  # the ranges are kept, so that no others are given their ids
+        if key not in made and batch.host.frozen:
+            assert self._library is not None, "see declines"
+            tables = (batch.row_start, batch.kv_len, batch.page_table.stride(1))
+            made[key] = self._library.chain_rows(*tables, window, batch.host.T), keys
+        elif key not in made:  # the ranges are kept, so that no others are given their ids
             host = batch.host
             starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)
             of_row = np.repeat(np.arange(host.S), np.diff(starts))

@@ -279,12 +279,14 @@ def small_chunks(facts: Facts) -> WhyReason | None:
 
 
 def not_captured(facts: Facts) -> WhyReason | None:
-    """Steps that were no CUDA graph although graphs are on."""
+    """Steps that were not captured although capturing is on."""
     frame = facts.frame
     if frame.captured is None or frame.captured > 0.5 or not facts.value(keys.CUDA_GRAPHS):
         return None
-    sentence = f"{100 * (1 - frame.captured):.0f} % of the steps were launched kernel by kernel: {frame.eager_reason}."
-    return WhyReason(1.5, Reason(sentence=sentence, detail="A captured step is launched by one call."))
+    sentence = (
+        f"{100 * (1 - frame.captured):.0f} % of the steps went through the model call by call: {frame.eager_reason}."
+    )
+    return WhyReason(1.5, Reason(sentence=sentence, detail="A captured step is repeated by one call."))
 
 
 def throttled(facts: Facts) -> WhyReason | None:

@@ -32,7 +32,11 @@ SLOW_VALUES = (
         "Without it equal settings still give the same text, but for two nearly equal tokens now and then.",
     ),
     SlowValue(
-        keys.CUDA_GRAPHS, False, True, 2.0, "CUDA graphs are off, so the GPU waits for each kernel to be launched."
+        keys.CUDA_GRAPHS,
+        False,
+        True,
+        2.0,
+        "Steps are not captured, so the device waits for Python between any two kernels.",
     ),
     SlowValue(
         keys.WEIGHTS,

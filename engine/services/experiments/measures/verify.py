@@ -52,7 +52,9 @@ class Sequences:
         assert model.model is not None
         self._vocabulary = model.card.vocabulary
         self._pages = pages_for(tokens)
-        self.runner = new_runner(model.model, streams * self._pages + 1, model.device, state_slots=streams + 1)
+        self.runner = new_runner(
+            model.model, streams * self._pages + 1, model.device, context=tokens, state_slots=streams + 1
+        )
 
     def forward(self, streams: int, rows: int, start: int, want_logits: int) -> list[int]:
         """A step of ``rows`` tokens from place ``start`` on in each of the first ``streams`` sequences.

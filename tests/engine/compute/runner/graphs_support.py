@@ -9,6 +9,7 @@ import torch
 
 from engine.compute.attention.backends.reference import ReferenceAttention
 from engine.compute.batch import ForwardOutput
+from engine.compute.runner import graphs
 from engine.compute.runner.graphs import Captured, Graphs
 from engine.compute.runner.runner import Runner
 
@@ -24,6 +25,8 @@ class Capturing(ReferenceAttention):
 @dataclass
 class Player:
     """Plays a graph by running what was captured again; what it gave lies where it lay at the capture."""
+
+    most_rows, by_context, warms = graphs.MOST_ROWS, True, True
 
     error: Exception | None = None
     replays: int = 0

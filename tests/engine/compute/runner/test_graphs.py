@@ -169,7 +169,7 @@ def _one(row: SequenceRows) -> tuple[list[SequenceRows], graphs.StepShape, graph
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ([SequenceRows([1] * 65, 0, list(range(1, 6)), 1)], graphs.TOO_MANY_ROWS),
+        ([SequenceRows([1] * 65, 0, list(range(1, 6)), 1)], graphs.TOO_MANY_ROWS.format(rows=64)),
         ([SequenceRows([1], 420, list(range(1, 30)), 1)], graphs.TOO_LONG),
         ([SequenceRows([1], 160, list(range(1, 12)), 1, policy=WindowWithSinks(64, 4))], graphs.RESTRICTED),
         ([SequenceRows([1], 160, list(range(1, 12)), 1, adapter=1)], graphs.ADAPTED),
@@ -182,6 +182,7 @@ def test_what_cannot_be_captured_says_why_and_runs(rows: list[SequenceRows], rea
     for _ in range(4):
         agree(captured.forward(rows), eager.forward(rows))
         assert captured.eager == reason
+    assert captured.captured == (None if len(rows[0].tokens) > 64 else False)
 
 
 def test_keys_that_are_shared_are_read_once_instead() -> None:

@@ -1,0 +1,132 @@
+"""Steps recorded on a processor: calls of native code and torch's operators, made again over the same memory.
+
+Between two products of one row stand a dozen calls through Python and torch, which together take as long as reading
+two megabytes of weights. A tape makes them with the addresses of its recording, as a CUDA graph does with launches:
+nothing is looked up or allocated, and views are not made again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+T = TypeVar("T")
+
+_READS = frozenset(("__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"))
+"""Methods of a tensor by which its numbers come to Python."""
+_EMPTY = frozenset(("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty"))
+
+_recording = threading.local()
+
+
+class RecordingError(RuntimeError):
+    """What runs depends on numbers that are others in the next step."""
+
+
+class _Unread(TorchFunctionMode):
+    """No number of a tensor is read by Python meanwhile."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if (name := getattr(function, "__name__", "")) in _READS:
+            raise RecordingError(f"Python reads a tensor by {name}")
+        return function(*args, **(kwargs or {}))
+
+
+class Tape(TorchDispatchMode, Generic[T]):
+    """The calls of one run in their order, and all memory that they have addresses of."""
+
+    result: T
+    """What the run returned: tensors that each :meth:`replay` fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[tuple[Callable[..., Any], tuple[Any, ...], bool]] = []
+        self._kept: list[Tensor] = []
+
+    @classmethod
+    def of(cls, run: Callable[[], T]) -> Tape[T]:
+        """Record ``run()``, which is made. Raises :class:`RecordingError`, and whatever ``run`` does."""
+        tape = cls()
+        _recording.tape = tape
+        try:
+            with tape, _Unread():
+                tape.result = run()
+        finally:
+            _recording.tape = None
+        return tape
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the tape holds."""
+        return sum(each.nbytes for each in self._kept)
+
+    def add(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Add a call of native code, without the number of threads, which is its last argument."""
+        self._calls.append((function, arguments, True))
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.ops.aten._local_scalar_dense.default:
+            raise RecordingError("Python reads a tensor")
+        out = function(*args, **kwargs)
+        if function._schema.is_mutable:
+            self._calls.append((_again(function, args, kwargs), (), False))
+        # Whether `contiguous`, `reshape` and the like copied anything, only the result tells.
+        elif made := [
+            each for each in _tensors(out) if not _is_of(each, (*_tensors(args), *_tensors(kwargs.values())))
+        ]:
+            self._kept += made
+            if function._schema.name not in _EMPTY:
+                self._calls.append((_into(list(_tensors(out)), function, args, kwargs), (), False))
+        return out
+
+    def replay(self) -> None:
+        """Make the calls again. Raises MemoryError where native code has no room to work."""
+        threads = torch.get_num_threads()
+        with torch.inference_mode():
+            for function, arguments, native in self._calls:
+                if not native:
+                    function()
+                elif function(*arguments, threads):
+                    raise MemoryError("A recorded step ran out of memory.")
+
+
+def current() -> Tape[Any] | None:
+    """The tape on which this thread's calls are recorded."""
+    return getattr(_recording, "tape", None)
+
+
+def _again(function: Any, args: Any, kwargs: Any) -> Callable[[], None]:
+    def call() -> None:
+        function(*args, **kwargs)
+
+    return call
+
+
+def _into(targets: list[Tensor], function: Any, args: Any, kwargs: Any) -> Callable[[], None]:
+    def call() -> None:
+        for target, made in zip(targets, _tensors(function(*args, **kwargs)), strict=True):
+            target.copy_(made)
+
+    return call
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    """The tensors among values, and in lists of them."""
+    for each in (values,) if isinstance(values, Tensor) else values:
+        if isinstance(each, Tensor):
+            yield each
+        elif isinstance(each, list | tuple):
+            yield from _tensors(each)
+
+
+def _is_of(view: Tensor, tensors: Iterable[Tensor]) -> bool:
+    """Return True if it lies in the memory of one of these."""
+    memory = view.untyped_storage()._cdata
+    return any(each.untyped_storage()._cdata == memory for each in tensors)

@@ -1,0 +1,200 @@
+"""Steps recorded on a processor: what a tape replays, and what may not be on one."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.cache.stores.kinds import KVKind
+from engine.compute.attention.registry import AttentionDispatcher
+from engine.compute.batch import SequenceRows
+from engine.compute.layers.numerics import Numerics
+from engine.compute.models.arenas import new_store
+from engine.compute.models.registry import family
+from engine.compute.native.library import loaded
+from engine.compute.native.tape import RecordingError, Tape
+from engine.compute.runner import graphs
+from engine.compute.runner.graphs import TapeRecorder
+from engine.compute.runner.runner import Runner
+from tests.engine.compute.runner.graphs_support import CONTEXT, TREE, agree, graphs_of
+from tests.gpu.gpu_support import CPU, FAMILIES, PAGES, Weights
+from tests.kit.models import pages_for
+
+RECORDED = {f"{name}ForCausalLM" for name in "Llama Mistral Qwen2 Qwen3 SmolLM3 Gemma3 Phi3 Olmo2 Granite OPT".split()}
+"""Families that a tape serves: without experts, states, and logits of attention that are capped."""
+
+
+def runners(architecture: str, kind: KVKind = KVKind(), packed: bool = False) -> tuple[Runner, Runner]:
+    """One that records its steps, and one that never does."""
+    numerics = Numerics(quantises=packed)
+    with torch.inference_mode():
+        model = family(architecture).Model(FAMILIES[architecture], Weights(CPU, torch.float32, numerics, packed))
+    stores = (new_store(FAMILIES[architecture], PAGES, torch.bfloat16, kind=kind) for _ in range(2))
+    records, never = (
+        Runner(model, store, AttentionDispatcher(numerics), CPU, None, CONTEXT, recorder, numerics)
+        for store, recorder in zip(stores, (TapeRecorder(), None), strict=True)
+    )
+    return records, never
+
+
+def same(records: Runner, never: Runner, rows: list[SequenceRows], **options: Any) -> None:
+    """Both give the same, to the bit but for torch's product of the head, which is cut by the number of rows."""
+    found, expected = records.forward(rows, **options), never.forward(rows, **options)
+    assert found.hidden.keys() == expected.hidden.keys()
+    assert all(torch.equal(found.hidden[layer], expected.hidden[layer]) for layer in expected.hidden)
+    agree(found, expected)
+
+
+@pytest.mark.parametrize("kind", [KVKind(), KVKind("int8"), KVKind("fp8"), KVKind("int4")], ids=lambda kind: kind.name)
+def test_any_order_of_steps_gives_the_same_bits(kind: KVKind) -> None:
+    records, never = runners("LlamaForCausalLM", kind, packed=True)
+    order = random.Random(7)
+    tables = pages_for(96, 3)
+    pages, lengths = [next(tables) for _ in range(5)], [0] * 5
+    taped = 0
+    for step in range(60):
+        form, rows = order.choice(("decode", "decode", "chains", "read")), []
+        for chat in order.sample(range(5), order.randint(1, 5)):
+            count = 1 if form == "decode" else order.randint(1, 3) if form == "chains" else order.randint(1, 20)
+            if lengths[chat] + count > 90:
+                continue
+            tokens = [order.randrange(200) for _ in range(count)]
+            rows.append(SequenceRows(tokens, lengths[chat], pages[chat], order.randint(1, count)))
+            lengths[chat] += count
+        if rows:
+            same(records, never, rows, want_hidden=frozenset({0, 2}) if step % 9 == 0 else frozenset())
+            taped += bool(records.captured)
+    assert taped > 9
+
+
+@pytest.mark.parametrize("architecture", FAMILIES)
+def test_each_family_is_recorded_or_says_why_not(architecture: str) -> None:
+    records, never = runners(architecture)
+    table, place = list(range(1, 41)), 30
+    same(records, never, [SequenceRows([7 * i % 200 for i in range(place)], 0, table, 1)])
+    assert records.captured is None, "prompts are not worth it"
+    for _ in range(5):  # past the windows, too
+        same(records, never, [SequenceRows([place % 200], place, table, 1)])
+        same(records, never, [SequenceRows([5, 6, 7], place + 1, table, 3)])
+        place += 4
+    if not records.captured:
+        assert records.eager == records.model.uncaptured or "plans each step on the host" in records.eager
+    assert bool(records.captured) == (architecture in RECORDED)
+
+
+def test_trees_are_planned_on_the_host() -> None:
+    records, never = runners("LlamaForCausalLM")
+    for _ in range(4):
+        same(records, never, [SequenceRows([1, 2, 3, 4, 5], 3, [3], 5, TREE)])
+    assert records.eager == "the attention backend sdpa plans each step on the host"
+
+
+def test_other_bits_of_activations_are_recorded_anew() -> None:
+    records, never = runners("LlamaForCausalLM", packed=True)
+    row = [SequenceRows([1], 3, [3], 1)]
+    logits = []
+    for bits in (8, 16, 8):
+        records.model.numerics.activations = bits  # type: ignore[attr-defined]
+        for _ in range(4):
+            same(records, never, row)
+        assert records.captured
+        logits.append(records.forward(row).logits)
+    assert torch.equal(logits[0], logits[2])
+    assert not torch.equal(logits[0], logits[1])
+
+
+def test_the_memory_of_tapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    records, never = runners("LlamaForCausalLM")
+    monkeypatch.setattr(graphs, "MOST_BYTES", 1)
+    for answers in (1, 2, 3):
+        for _ in range(4):
+            same(records, never, [SequenceRows([1], 3, [3 + i], 1) for i in range(answers)])
+        assert records.captured
+        assert len(graphs_of(records)) == 1
+
+
+def test_a_step_without_memory_gives_tapes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Tape[Any]) -> None:
+        raise MemoryError("A recorded step ran out of memory.")
+
+    monkeypatch.setattr(Tape, "replay", full)
+    records, never = runners("LlamaForCausalLM")
+    row = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(2):
+        same(records, never, row)
+    with pytest.raises(MemoryError):
+        records.forward(row)
+    assert graphs_of(records).give_up()
+    same(records, never, row)
+    assert records.eager == graphs.NO_MEMORY
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_operators_in_place_and_new_ones_and_views_are_replayed(inference: bool) -> None:
+    with torch.inference_mode(inference):
+        x, total = torch.arange(6.0), torch.zeros(2, 3)
+
+        def run() -> tuple[Tensor, Tensor, Tensor]:
+            rows = x.view(2, 3)
+            total.add_(rows)
+            most, where = rows.max(1)
+            apart = rows.split((1, 2), 1)[1].contiguous()
+            return torch.cat((rows * 2, torch.full((1, 3), 9.0))), most + where, apart.reshape(4).contiguous()
+
+        tape = Tape.of(run)
+        x.copy_(torch.tensor([5.0, 0, 1, 2, 8, 3]))
+        tape.replay()
+        again, most, apart = tape.result
+        assert again.tolist() == [[10.0, 0.0, 2.0], [4.0, 16.0, 6.0], [9.0, 9.0, 9.0]]
+        assert most.tolist() == [5.0, 9.0]
+        assert apart.tolist() == [0.0, 1.0, 8.0, 3.0]
+        assert total.tolist() == [[5.0, 1.0, 3.0], [5.0, 12.0, 8.0]]
+
+
+def test_native_calls_of_this_thread_alone_are_recorded() -> None:
+    library, x, weight = loaded(), torch.randn(2, 64), torch.ones(64)
+    other = torch.randn(1, 64)
+
+    def run() -> Tensor:
+        thread = threading.Thread(target=lambda: library.norm(other, weight, 1e-6))
+        thread.start()
+        thread.join()
+        return library.norm(x, weight, 1e-6)
+
+    tape = Tape.of(run)
+    assert len(tape._calls) == 1
+    x.mul_(-3)
+    tape.replay()
+    assert torch.equal(tape.result, library.norm(x, weight, 1e-6))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [Tensor.tolist, Tensor.item, Tensor.numpy, bool, int, float, lambda x: [0][x], lambda x: x.nonzero().tolist()],
+)
+def test_what_reads_a_tensor_cannot_be_recorded(read: Callable[[Tensor], Any]) -> None:
+    x = torch.zeros((), dtype=torch.int64)
+    with pytest.raises(RecordingError, match="reads a tensor"):
+        Tape.of(lambda: read(x + 0))
+    read(x + 0)
+
+
+def test_what_cannot_be_recorded_runs_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    records, never = runners("LlamaForCausalLM")
+    norm = records.model.norm
+    forward = type(norm).forward
+
+    def reads(self: Any, x: Tensor) -> Tensor:
+        assert x.sum().item() is not None
+        return forward(self, x)
+
+    monkeypatch.setattr(type(norm), "forward", reads)
+    for _ in range(4):
+        same(records, never, [SequenceRows([1], 3, [3], 1)])
+    assert records.eager == "it could not be captured (Python reads a tensor by item)"
