@@ -477,6 +477,7 @@ class Stepper:
         drafts: tuple[DraftRecord, ...],
     ) -> None:
         running, runner = self.scheduler.running, self.model.runner
+        unworthy = runner.graphs is None or runner.eager == runner.graphs.too_many
         ended = time.perf_counter()
         duration, settled = ended - self._began, ended - collected
         host = duration - seconds - work.seconds
@@ -505,7 +506,7 @@ class Stepper:
                 ttfts=tuple(self._ttfts),
                 host=HostSeconds(self._scheduled, host - self._scheduled - settled, settled),
                 drafting=work,
-                captured=runner.captured,
+                captured=None if unworthy else not runner.eager,
                 eager=runner.eager,
                 trees=trees_of(taken),
                 phases=self._phases.take(),

@@ -75,13 +75,6 @@ class Runner:
             )
 
     @property
-    def captured(self) -> bool | None:
-        """Whether the last step was captured; None where none can be, and of steps that are not worth it."""
-        if self.graphs is None or self.eager == self.graphs.too_many:
-            return None
-        return not self.eager
-
-    @property
     def num_layers(self) -> int:
         """Layers of the model."""
         return self.model.num_layers

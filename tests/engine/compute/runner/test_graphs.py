@@ -182,7 +182,6 @@ def test_what_cannot_be_captured_says_why_and_runs(rows: list[SequenceRows], rea
     for _ in range(4):
         agree(captured.forward(rows), eager.forward(rows))
         assert captured.eager == reason
-    assert captured.captured == (None if len(rows[0].tokens) > 64 else False)
 
 
 def test_keys_that_are_shared_are_read_once_instead() -> None:
