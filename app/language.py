@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from app.files import decode_file
-from app.paths import assets_dir, config_dir
+from app.paths import SETTINGS_BYTES, assets_dir, settings_file
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QCoreApplication, QLocale, QTranslator
@@ -27,7 +27,6 @@ VARIABLE = "KVASIR_LANGUAGE"
 """Of the environment: the code that wins over the setting, and over the computer's language."""
 CONTEXT = "kvasir"
 """Of all texts in Qt's translation files, since a text is the same wherever it is shown."""
-_MOST_BYTES = 16 << 20
 _SWAPPED = str.maketrans(",.", ".,")
 
 
@@ -69,7 +68,7 @@ class _Setting(msgspec.Struct):
 
 def setting() -> str:
     """The language that the settings name; "" for none."""
-    kept = decode_file(config_dir() / "settings.json", _Setting, _MOST_BYTES)
+    kept = decode_file(settings_file(), _Setting, SETTINGS_BYTES)
     return "" if kept is None else kept.language
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import platformdirs
 
 _NAME = "kvasir"
+SETTINGS_BYTES = 16 << 20
+"""Largest size of the settings; those of each of a thousand models take one."""
 
 
 def _folder(sub: str, default: str) -> Path:
@@ -20,6 +22,11 @@ def _folder(sub: str, default: str) -> Path:
 def config_dir() -> Path:
     """Settings."""
     return _folder("config", platformdirs.user_config_dir(_NAME, appauthor=False))
+
+
+def settings_file() -> Path:
+    """The settings: at most :data:`SETTINGS_BYTES` are read."""
+    return config_dir() / "settings.json"
 
 
 def data_dir() -> Path:

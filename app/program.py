@@ -99,7 +99,7 @@ class WindowProgram:
         quantise: Sequence[str] | None = None,
     ) -> None:
         self.closed = False
-        self.store = SettingsStore(paths.config_dir() / "settings.json")
+        self.store = SettingsStore(paths.settings_file())
         settings = self.store.settings
         data = paths.data_dir()
         self.history = HistoryStore(data / "history.db")
@@ -148,6 +148,7 @@ class WindowProgram:
         self.packs = Packs(gpu if gpu is not None else [*own, "gpu"] if own else [])
         self._connect_engine()
         self._connect_chats()
+        LinksWiring(self.store, self.window, help_page, lambda: self.lab_page.inner)
         PaletteWiring(
             self.link,
             self.store,
@@ -183,7 +184,7 @@ class WindowProgram:
         )
         self.busy = busy = Busy(chat, measuring, window)
         busy.lab = lambda: (part for part in (self.lab, self.compare) if part is not None)
-        window.unfinished = busy.lost
+        window.presence.unfinished = busy.lost
         chat.titles.allowed = lambda: store.settings.titles and not busy.measures
         self.opener = opener = Opener(notice, models.open, busy.ends)
         for over in (chat.answers.ended, chat.answers.refused, measuring.changed):
@@ -201,7 +202,6 @@ class WindowProgram:
         ServerWiring(link, self.server, window)
         self.desktop = Desktop(window, app_icon(), window)
         DesktopWiring(store, self.desktop, window, self.history, self.library)
-        self.links = LinksWiring(store, window, lambda: self.lab_page.inner)
         loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
         for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
             asked.connect(loading.open)
@@ -302,7 +302,7 @@ class WindowProgram:
 
     def raise_for(self, model: str) -> None:
         """Another start of the program ends here, with the path of the model it was to open, or ""."""
-        self.window.to_front()
+        self.window.presence.to_front()
         if model:
             self.opener.open(model)
 
@@ -313,7 +313,7 @@ class WindowProgram:
         self.closed = True
         self.leaving.stop()
         self._later.stop()
-        self.window.leave()
+        self.window.presence.leave()
         self.gpu_wiring.close_down()
         self.library.close_down()
         if self.lab is not None:

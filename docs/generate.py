@@ -61,9 +61,9 @@ def _paragraphs(entry: Option) -> Iterator[str]:
         yield "\n".join(_value(entry, choice) for choice in entry.choices)
     yield f"**When it helps.** {entry.helps}"
     yield f"**What it costs.** {EXACTNESS[entry.exactness]} {entry.costs}"
-    yield f"**What to watch.** {entry.shows[0].upper()}{entry.shows[1:]}. {_measure(entry)}"
+    yield f"**What to watch.** {entry.measure.shows[0].upper()}{entry.measure.shows[1:]}. {_measure(entry)}"
     yield f"**Setting.** `--set {entry.key}=VALUE`: {_values(entry)}. {_reach(entry)}"
-    for need in (*entry.needs, *entry.pointless_without):
+    for need in (*entry.needs, *entry.relevant.capabilities):
         yield f"**Where it cannot apply.** {MISSING[need]}"
     for rule in EXCLUSIONS:
         if rule.one.key == entry.key:
@@ -84,10 +84,11 @@ def _value(entry: Option, choice: Choice) -> str:
 
 def _measure(entry: Option) -> str:
     said = []
-    if entry.metric.elsewhere:
-        said.append(entry.metric.elsewhere)
-    elif entry.compare:
-        said.append(f"The measure button in the panel shows it on this computer: {entry.metric.title}.")
+    metric = entry.measure.metric
+    if metric.elsewhere:
+        said.append(metric.elsewhere)
+    elif entry.measure.compare:
+        said.append(f"The measure button in the panel shows it on this computer: {metric.title}.")
     if entry.exactness == "approximate":
         said.append("The panel also measures on the chat on screen what it costs in quality.")
     return " ".join(said)
@@ -96,9 +97,10 @@ def _measure(entry: Option) -> str:
 def _reach(entry: Option) -> str:
     scope, applies = SCOPES[entry.scope], APPLIES[entry.applies]
     said = f"The default is `{_word(entry.default)}`. It is set for {scope} and takes effect {applies}."
-    if entry.of[0]:
-        at = ", ".join(f"`{_word(value)}`" for value in entry.of[1])
-        said += f" It means something only with `{entry.of[0]}` at {at}."
+    other, values = entry.relevant.of
+    if other:
+        at = ", ".join(f"`{_word(value)}`" for value in values)
+        said += f" It means something only with `{other}` at {at}."
     return said
 
 
@@ -112,8 +114,8 @@ def _values(entry: Option) -> str:
         return ", ".join(f"`{choice.key}`" for choice in entry.choices)
     if entry.kind == "bool":
         return "`on`, `off`"
-    zero = f" (0 is {entry.zero_means})" if entry.zero_means else ""
-    return f"{entry.minimum:,.10g} to {entry.maximum:,.10g}{zero}"
+    zero = f" (0 is {entry.range.zero_means})" if entry.range.zero_means else ""
+    return f"{entry.range.minimum:,.10g} to {entry.range.maximum:,.10g}{zero}"
 
 
 def _word(value: object) -> str:

@@ -393,16 +393,16 @@ def _shoot_pages(app: QApplication, folder: Path, home: Path) -> None:
         window.settings_page.field.clear()
         window.show_page(window.CHAT)
         for name, size in (("", SIZE), ("small-", SMALL)):
-            window.show_palette()
+            window.dialogs.show_palette()
             palette = window.findChild(QLineEdit, "palette.field")
             assert palette is not None
             palette.setText("cache")
             _grab(program, folder, f"page-{name}palette-", failures, size)
-            window.show_palette()
+            window.dialogs.show_palette()
         program.store.update(simple=True)
         _grab(program, folder, "page-simple-", failures)
         program.store.update(simple=False)
-        for name, show in (("shortcuts", window.show_shortcuts), ("log", window.show_log)):
+        for name, show in (("shortcuts", window.dialogs.show_shortcuts), ("log", window.dialogs.show_log)):
             show()
             dialog = window.findChild(QDialog, name)
             assert dialog is not None

@@ -58,20 +58,20 @@ def features() -> Iterator[Feature]:
     for entry in BY_KEY.values():
         named = _named(entry.key)
         ruled = any(rule.key == entry.key for rule in IDLE)
-        if entry.of[0] and not named and not ruled:
+        if entry.relevant.of[0] and not named and not ruled:
             continue
         if entry.choices:
             for choice in entry.choices:
-                if choice.key in named or choice.key != entry.compare[0]:
+                if choice.key in named or choice.key != entry.measure.compare[0]:
                     yield Feature(f"{entry.title}: {choice.title}", entry, choice.key)
         elif entry.kind == "bool":
             if ruled or True in named or not named:
                 yield Feature(entry.title, entry, True)
             if False in named:
                 yield Feature(f"{entry.title}: off", entry, False)
-        elif entry.zero_means == "off" or named or ruled:
-            assert entry.maximum is not None, "numbers have bounds"
-            yield Feature(entry.title, entry, entry.maximum)
+        elif entry.range.zero_means == "off" or named or ruled:
+            assert entry.range.maximum is not None, "numbers have bounds"
+            yield Feature(entry.title, entry, entry.range.maximum)
 
 
 def _named(key: str) -> set[Value]:
@@ -112,7 +112,7 @@ def _nothing(feature: Feature, beside: Feature) -> str:
     entry, chosen = feature.entry, {beside.entry.key: beside.value}
     if feature.value is False:
         return ""
-    key, values = entry.of
+    key, values = entry.relevant.of
     if key == beside.entry.key and beside.value not in values:
         titles = ", ".join(choice.title for choice in BY_KEY[key].choices if choice.key in values)
         return f"{entry.title} means something only with {BY_KEY[key].title} at {titles}."
@@ -125,7 +125,7 @@ def _lacks(feature: Feature) -> Iterator[str]:
     if value is False:
         return
     needs = chain.from_iterable(choice.needs for choice in entry.choices if choice.key == value)
-    yield from (MISSING[need] for need in (*entry.needs, *needs, *entry.pointless_without))
+    yield from (MISSING[need] for need in (*entry.needs, *needs, *entry.relevant.capabilities))
     yield from (rule.reason for rule in SHAPES if rule.setting.holds({entry.key: value}))
 
 

@@ -14,6 +14,7 @@ from app.chat.find.find import FindInChat
 from app.chat.header import Header
 from app.chat.news import News
 from app.chat.pictures import files_in, in_mime
+from app.chat.session.answers import Answers
 from app.chat.session.background import Background
 from app.chat.session.branches import versions
 from app.chat.session.drafts import DraftTexts
@@ -64,7 +65,6 @@ class ChatPage(FocusFirst):
         self._link, self.loads = link, loads
         named(self, "chat-page", surface="bg", acceptDrops=True)
         self.session = ChatSession(link, history, self)
-        self.answers = self.session.answers
         self.header = Header(link, loads, theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
@@ -81,13 +81,22 @@ class ChatPage(FocusFirst):
             link, self.session, self.sending, self.composer, self.settings, self.news, theme, self
         )
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
-        self.adapters = ChatAdapters(link, self.session, self.settings, self)
-        self.tools = ChatTools(link, self.session, self.settings, theme, self)
+        ChatAdapters(link, self.session, self.settings, self)
+        ChatTools(link, self.session, self.settings, theme, self)
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
-        self.drafts = DraftTexts(self.composer, self.session, history, self)
-        self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
+        drafts = DraftTexts(self.composer, self.session, history, self)
+        counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
         self.titles = Titles(link, history, self.session, self)
         self.background = Background(self.session, history, self)
+        self._stops = (
+            self.titles.stop,
+            self.answers.interrupt_all,
+            drafts.save,
+            self.composer.reader.stop,
+            counter.stop,
+            self.transcript.stop,
+            self.finding.stop,
+        )
         self._arrange()
         self._connect_parts()
         self._connect_session()
@@ -100,6 +109,10 @@ class ChatPage(FocusFirst):
     def chat_id(self) -> str:
         """Empty while the chat has no message."""
         return self.session.chat_id
+
+    @property
+    def answers(self) -> Answers:
+        return self.session.answers
 
     @property
     def streaming(self) -> bool:
@@ -178,13 +191,8 @@ class ChatPage(FocusFirst):
 
     def close_down(self) -> None:
         """Before the program ends: answers that stream are kept as interrupted."""
-        self.titles.stop()
-        self.answers.interrupt_all()
-        self.drafts.save()
-        self.composer.reader.stop()
-        self.counter.stop()
-        self.transcript.stop()
-        self.finding.stop()
+        for stop in self._stops:
+            stop()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and pictures can be dropped anywhere on the page."""

@@ -65,7 +65,8 @@ class LoadSettingsDialog(QDialog):
         self.context.setSpecialValueText(for_all)
         named(self.context, "load.context", minimumWidth=CHOICE_PX)
         self._row(tr("Context length in tokens"), self.context)
-        kinds = dict(zip(spec.choices, map(known, spec.choice_titles), strict=True)) if (spec := offers.kv_kind) else {}
+        titles = offers.kv_kind.titles if offers.kv_kind is not None else {}
+        kinds = {key: known(title) for key, title in titles.items()}
         self.kv_kind = self._choice(tr("KV cache precision"), "load.kv_kind", kinds, "")
         self.quantise = self._choice(
             tr("Quantise 16-bit models on load"), "load.quantise", QUANTISE, QUANTISE[settings.quantise]

@@ -40,14 +40,14 @@ class ChoiceControl(Segments):
     changed = Signal(object)
 
     def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
-        super().__init__(known(spec.title), spec.choices, choice_titles(spec), spec.key, parent)
+        super().__init__(known(spec.title), list(spec.titles), choice_titles(spec), spec.key, parent)
         self.chosen.connect(lambda choice: self.changed.emit(choice))
         self.set_spec(spec)
 
     def set_spec(self, spec: OptionSpec) -> None:
         self.setAccessibleName(known(spec.title))
         self.choose(str(spec.value))
-        for choice in spec.choices:
+        for choice in spec.titles:
             self.refuse(choice, known(spec.disabled_reason or spec.disabled_choices.get(choice, "")))
 
 
@@ -64,11 +64,12 @@ class IntControl(WholeNumber):
         self._settle.setInterval(_SETTLE_MS)
         self._settle.timeout.connect(self._emit)
         self._last = int(spec.value)
-        self._zero_means = known(spec.zero_means) if spec.minimum == 0 else ""
+        bounds = spec.range
+        self._zero_means = known(bounds.zero_means) if bounds.minimum == 0 else ""
         self.setSpecialValueText(self._zero_means)
         self.setStepType(WholeNumber.StepType.AdaptiveDecimalStepType)
-        low = int(spec.minimum if spec.minimum is not None else 0)
-        self.setRange(low, int(spec.maximum if spec.maximum is not None else 2**31 - 1))
+        low = int(bounds.minimum if bounds.minimum is not None else 0)
+        self.setRange(low, int(bounds.maximum if bounds.maximum is not None else 2**31 - 1))
         self.setObjectName(f"{spec.key}.value")
         self.set_spec(spec)
         self.valueChanged.connect(lambda _: self._settle.start())
@@ -103,11 +104,10 @@ class FloatControl(Fraction):
     def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("kind", "choice")
-        self.setRange(
-            spec.minimum if spec.minimum is not None else -1e9, spec.maximum if spec.maximum is not None else 1e9
-        )
-        if spec.minimum == 0 and spec.zero_means:
-            self.setSpecialValueText(known(spec.zero_means))
+        low, high = spec.range.minimum, spec.range.maximum
+        self.setRange(low if low is not None else -1e9, high if high is not None else 1e9)
+        if low == 0 and spec.range.zero_means:
+            self.setSpecialValueText(known(spec.range.zero_means))
         self.setDecimals(3)
         unit = in_two(known(spec.title))[1]
         self.setSuffix(f" {unit}" if unit else "")
@@ -146,7 +146,7 @@ def control_for(spec: OptionSpec, theme: Theme) -> Control:
 
 def choice_titles(spec: OptionSpec) -> list[str]:
     """What a person calls the choices, in their order."""
-    return list(map(known, spec.choice_titles or spec.choices))
+    return list(map(known, spec.titles.values()))
 
 
 def value_title(spec: OptionSpec, value: Value) -> str:
@@ -154,8 +154,7 @@ def value_title(spec: OptionSpec, value: Value) -> str:
     if isinstance(value, bool):
         return tr("on", "a switch") if value else tr("off", "a switch")
     if isinstance(value, str):
-        titles = dict(zip(spec.choices, choice_titles(spec), strict=True))
-        return titles.get(value, value)
-    if value == 0 and spec.zero_means:
-        return known(spec.zero_means)
+        return known(spec.titles.get(value, value))
+    if value == 0 and spec.range.zero_means:
+        return known(spec.range.zero_means)
     return figure(value, "," if isinstance(value, int) else "g")

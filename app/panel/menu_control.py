@@ -27,7 +27,8 @@ class MenuControl(MenuButton):
         self.setObjectName(f"{spec.key}.choices")
         self._menu.setToolTipsVisible(True)
         self._group = QActionGroup(self)
-        for choice, title in zip(spec.choices, map(known, spec.choice_titles or spec.choices), strict=True):
+        for choice, title in spec.titles.items():
+            title = known(title)
             action = self._menu.addAction(menu_text(title))
             action.setObjectName(f"{spec.key}.{choice}")
             action.setProperty("title", title)

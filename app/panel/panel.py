@@ -27,7 +27,7 @@ ALL = tr("The switches that are right as they are for most people")
 
 def _made_of(spec: OptionSpec) -> tuple[object, ...]:
     """What a row's widgets depend on."""
-    return spec.key, spec.kind, spec.group, spec.title, spec.lab, spec.common, tuple(spec.choices)
+    return spec.key, spec.kind, spec.group, spec.title, spec.measure.lab, spec.common, tuple(spec.titles)
 
 
 class OptimisationPanel(QWidget):

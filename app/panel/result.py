@@ -115,7 +115,11 @@ class ResultCell(QWidget):
         said = lines(self._spec, self._result, self._asked) if self._result is not None else []
         if stale:
             said = [EffectLine(stale, "caption"), *(EffectLine(line.text, "caption") for line in said)]
-        words = "\n".join(line.text for line in said) or known(self._spec.metric.elsewhere) or tr("Not measured yet.")
+        words = (
+            "\n".join(line.text for line in said)
+            or known(self._spec.measure.metric.elsewhere)
+            or tr("Not measured yet.")
+        )
         self._figure.setText(found.text)
         title = f"{known(self._spec.title)}: {words}"
         named(self._figure, title=title, tooltip=tr("Measuring…") if running else tip(words))
@@ -127,10 +131,12 @@ class ResultCell(QWidget):
 
     def _refresh_button(self) -> None:
         running = self._progress is not None
-        reason = known(self._spec.metric.elsewhere or self._spec.disabled_reason) or ("" if running else self._blocked)
-        if not reason and not self._spec.compare:
+        reason = known(self._spec.measure.metric.elsewhere or self._spec.disabled_reason) or (
+            "" if running else self._blocked
+        )
+        if not reason and not self._spec.measure.compare:
             reason = tr("There is nothing to measure with the present model.")
-        self.button.setVisible(not self._spec.metric.elsewhere)
+        self.button.setVisible(not self._spec.measure.metric.elsewhere)
         self.button.setEnabled(not reason)
         self.button.setToolTip(tip(reason or (tr("Stop measuring.") if running else MEASURE)))
         switch = known(self._spec.title)

@@ -80,8 +80,8 @@ class OptionRow(QWidget):
         self._name.clicked.connect(self.toggle_explanation)
         self._second = named(ElidedLabel("", "tiny"), f"{spec.key}.term")
         self.learn = self._link("learn", tr("Learn"), tr("See in the Lab what {name} does", name=name))
-        self.learn.clicked.connect(lambda: self.learn_requested.emit(self._spec.lab))
-        if not spec.lab:
+        self.learn.clicked.connect(lambda: self.learn_requested.emit(self._spec.measure.lab))
+        if not spec.measure.lab:
             self.learn.hide()
         self.help = self._link("help", tr("Help"), tr("Read about {name}", name=name))
         self.help.clicked.connect(lambda: self.help_requested.emit(self._spec.key))
@@ -179,7 +179,7 @@ class OptionRow(QWidget):
     def _reserve(self) -> None:
         """Reserve the height with a figure, which leaves the name less room: no row below moves when one comes."""
         needed = 0
-        if self._reason.isHidden() and not self._spec.metric.elsewhere:
+        if self._reason.isHidden() and not self._spec.measure.metric.elsewhere:
             others = self._cell.minimumWidth() + self.result.measured_px + 2 * self._line.spacing()
             needed = self._block.totalHeightForWidth(self.width() - others)
         self._columns.setMinimumHeight(max(self._theme.px(ROW_PX), needed))
@@ -237,9 +237,9 @@ class OptionRow(QWidget):
             line.insertWidget(0 if long else 2, self._links, 0, Qt.AlignmentFlag.AlignLeft)
         term = "" if self._spec.kind == "float" else self._term
         reloads = tr("reloads the model") if self._spec.applies == "reload" else ""
-        words = reloads or self._live[0] or known(self._spec.found) or term
+        words = reloads or self._live[0] or known(self._spec.found.short) or term
         self._second.setText(words)
-        self._second.setToolTip(tip(self._live[1] or known(self._spec.finding)))
+        self._second.setToolTip(tip(self._live[1] or known(self._spec.found.sentence)))
         self._second.setVisible(bool(words) and badge is None)
 
     def _refresh(self) -> None:
@@ -253,7 +253,7 @@ class OptionRow(QWidget):
         self._fit_cell()
         lines = [reason] if reason and not why else []
         if self._expanded:
-            lines += [explanation(self._spec), *filter(None, [self._live[1], known(self._spec.finding)])]
+            lines += [explanation(self._spec), *filter(None, [self._live[1], known(self._spec.found.sentence)])]
         if self.cost is not None:
             self.cost.unfold(self._expanded)
         self._caption.setText("\n\n".join(lines))

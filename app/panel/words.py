@@ -58,9 +58,13 @@ def paper(spec: OptionSpec) -> str:
 
 def explanation(spec: OptionSpec) -> str:
     """The expanded caption, a paragraph each: what it does, what shows it, when it applies."""
-    parts = [known(spec.explains), tr("What to watch: {shows}.", shows=known(spec.shows)), APPLIES[spec.applies]]
-    if spec.metric.elsewhere:
-        parts.append(known(spec.metric.elsewhere))
+    parts = [
+        known(spec.explains),
+        tr("What to watch: {shows}.", shows=known(spec.measure.shows)),
+        APPLIES[spec.applies],
+    ]
+    if spec.measure.metric.elsewhere:
+        parts.append(known(spec.measure.metric.elsewhere))
     return "\n\n".join(parts)
 
 
@@ -80,7 +84,7 @@ def event_label(spec: OptionSpec, value: object) -> str:
 def _one_word(spec: OptionSpec, title: str) -> str:
     """The first word of a value's title; where several titles begin with it, the first of the term in brackets."""
     first, term = _first(title), in_two(title)[1]
-    shared = sum(_first(known(other)) == first for other in spec.choice_titles) > 1
+    shared = sum(_first(known(other)) == first for other in spec.titles.values()) > 1
     return _first(term) if shared and term else first
 
 

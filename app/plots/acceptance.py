@@ -69,7 +69,7 @@ def _tells(frame: Telemetry, shown: list[Acceptance]) -> bool:
     """
     if frame.acceptance:
         return frame.queue.running > 0 or _proposed(frame.acceptance) >= _proposed(shown)
-    return frame.queue.running > 0 and frame.itl_p50_ms is not None
+    return frame.queue.running > 0 and frame.latency.itl_p50_ms is not None
 
 
 def _proposed(acceptance: list[Acceptance]) -> int:

@@ -199,9 +199,9 @@ def tokens_per_step(tokens: float) -> str:
 
 def latency(frame: Telemetry) -> tuple[str, str]:
     """Two lines below the token rate: of times or the prefill that runs, and of what bounds them."""
-    times = [tr("TTFT {ms:.0f} ms", ms=frame.ttft_ms)] if frame.ttft_ms is not None else []
-    if frame.itl_p50_ms is not None:
-        times.append(tr("{ms:.1f} ms/token", ms=frame.itl_p50_ms))
+    times = [tr("TTFT {ms:.0f} ms", ms=frame.latency.ttft_ms)] if frame.latency.ttft_ms is not None else []
+    if frame.latency.itl_p50_ms is not None:
+        times.append(tr("{ms:.1f} ms/token", ms=frame.latency.itl_p50_ms))
     if frame.prefilled_per_second:
         times = [tr("prefill: {rate:,.0f} tokens/s", rate=frame.prefilled_per_second)]
     share = frame.bandwidth_share
@@ -214,11 +214,11 @@ def details(frame: Telemetry) -> str:
     rate = frame.prefilled_per_second
     lines = [tr("Prefill: {rate:,.0f} prompt tokens/s", rate=rate)] if rate else []
     facts: list[tuple[str, float | None, str, str]] = [
-        (tr("Time to first token (TTFT)"), frame.ttft_ms, ".0f", "ms"),
-        (tr("Between tokens, median"), frame.itl_p50_ms, ".1f", "ms"),
-        (tr("Between tokens, 95 % below"), frame.itl_p95_ms, ".1f", "ms"),
-        (tr("A step"), frame.step_ms, ".2f", "ms"),
-        (tr("of which bookkeeping"), frame.host_ms, ".2f", "ms"),
+        (tr("Time to first token (TTFT)"), frame.latency.ttft_ms, ".0f", "ms"),
+        (tr("Between tokens, median"), frame.latency.itl_p50_ms, ".1f", "ms"),
+        (tr("Between tokens, 95 % below"), frame.latency.itl_p95_ms, ".1f", "ms"),
+        (tr("A step"), frame.latency.step_ms, ".2f", "ms"),
+        (tr("of which bookkeeping"), frame.latency.host_ms, ".2f", "ms"),
         (tr("Share of the measured memory bandwidth") + LIMIT, _percent(frame.bandwidth_share), ".0f", "%"),
     ]
     lines += [f"{name}: {figure(value, spec)} {unit}" for name, value, spec, unit in facts if value is not None]

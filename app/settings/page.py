@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,39 +148,47 @@ class SettingsPage(FocusFirst):
         mode = Segments(tr("Theme"), list(THEMES), list(THEMES.values()), "settings.theme")
         mode.chosen.connect(lambda key: self._set(theme=key))
         about = tr("System follows the desktop, light or dark. High contrast is dark.")
-        self._row(tr("Theme"), about, mode, ("theme",))
+        self._add(SettingRow(tr("Theme"), about, mode, ("theme",)))
         size = WholeNumber()
         size.setRange(SIZES[0], SIZES[-1])
         named(size, singleStep=SIZES.step, suffix=" %")
         size.valueChanged.connect(lambda percent: self._set(text_scale=percent / 100))
         about = tr("Of every word in the window. Ctrl and the mouse wheel change it, too.")
-        self._row(tr("Text size"), about, size, ("text_scale",), lambda now: size.setValue(round(100 * now.text_scale)))
+        self._add(
+            SettingRow(
+                tr("Text size"), about, size, ("text_scale",), lambda now: size.setValue(round(100 * now.text_scale))
+            )
+        )
         still = Toggle(self._theme)
         switched(still, lambda on: self._set(reduced_motion=on))
         about = tr("Switches and panels change without sliding.")
-        self._row(tr("Reduced motion"), about, still, ("reduced_motion",))
+        self._add(SettingRow(tr("Reduced motion"), about, still, ("reduced_motion",)))
         spoken = Segments(tr("Language"), ["", *LANGUAGES], [tr("System"), *LANGUAGES.values()], "settings.language")
         spoken.chosen.connect(lambda key: self._set(language=key))
         about = tr("Of the window, from its next start on. Error messages of the engine and the help stay English.")
-        self._row(tr("Language"), about, spoken, ("language",))
+        self._add(SettingRow(tr("Language"), about, spoken, ("language",)))
         simple = Toggle(self._theme)
         switched(simple, lambda on: self._set(simple=on))
         about = tr("Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds.")
-        self._row(tr("Simple mode"), about, simple, ("simple",))
+        self._add(SettingRow(tr("Simple mode"), about, simple, ("simple",)))
         keys = named(QPushButton(tr("Choose…")), "settings.keys", title=tr("Keyboard shortcuts"))
         keys.clicked.connect(self.shortcuts_requested)
-        self._row(tr("Keyboard shortcuts"), tr("All commands with their keys, which can be changed."), keys, ("keys",))
+        self._add(
+            SettingRow(
+                tr("Keyboard shortcuts"), tr("All commands with their keys, which can be changed."), keys, ("keys",)
+            )
+        )
 
     def _models(self) -> None:
         self._section(tr("Models"))
         idle = named(_number(1440, 5, tr("Never"), " min"), "settings.unload_after")
         idle.valueChanged.connect(lambda value: self._set(unload_after=value))
         about = tr("Frees its memory when nothing has been asked of it for so long. The next message loads it again.")
-        self._row(tr("Unload the model when idle"), about, idle, ("unload_after",))
+        self._add(SettingRow(tr("Unload the model when idle"), about, idle, ("unload_after",)))
         limit = named(_number(100_000, 1, tr("No limit"), " MB/s"), "settings.download_limit")
         limit.valueChanged.connect(lambda value: self._set(download_limit=value))
         about = tr("Per download. Running downloads use it after they are paused and resumed.")
-        self._row(tr("Download speed limit"), about, limit, ("download_limit",))
+        self._add(SettingRow(tr("Download speed limit"), about, limit, ("download_limit",)))
 
     def _chats(self) -> None:
         self._section(tr("Chats"))
@@ -190,7 +198,7 @@ class SettingsPage(FocusFirst):
             "After the first answer of a chat the model is asked for a few words, while nothing else is. Small models "
             "(below half a billion parameters) are not: the first words of the chat stay its title."
         )
-        self._row(tr("Titles by the model"), about, titles, ("titles",))
+        self._add(SettingRow(tr("Titles by the model"), about, titles, ("titles",)))
 
     def _desktop(self) -> None:
         self._section(tr("Notifications and tray"))
@@ -215,14 +223,14 @@ class SettingsPage(FocusFirst):
         about = tr(
             "Of an answer that took long, a download, or a model that was made, while the window is not in front."
         )
-        self._row(tr("Notify"), about, tell, ("notify",), show_notify)
-        self._row(tr("Notify of answers that took longer than"), "", after, ("notify_after",))
+        self._add(SettingRow(tr("Notify"), about, tell, ("notify",), show_notify))
+        self._add(SettingRow(tr("Notify of answers that took longer than"), "", after, ("notify_after",)))
         about = tr("Shows or hides the window, begins a chat, quits.")
         if not QSystemTrayIcon.isSystemTrayAvailable():
             about = f"{about} {tr('This desktop has no tray now.')}"
-        self._row(tr("Icon in the tray"), about, tray, ("tray",), show_tray)
+        self._add(SettingRow(tr("Icon in the tray"), about, tray, ("tray",), show_tray))
         about = tr("The command Quit ends it.")
-        self._row(tr("Closing the window leaves Kvasir in the tray"), about, close, ("close_to_tray",))
+        self._add(SettingRow(tr("Closing the window leaves Kvasir in the tray"), about, close, ("close_to_tray",)))
 
     def _engine(self) -> None:
         self._section(tr("Engine"), right=True)
@@ -230,12 +238,12 @@ class SettingsPage(FocusFirst):
         context = _number(1_048_576, 1024, MODEL_MAXIMUM)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
         about = tr("A shorter one needs less memory; some models can go beyond their own.")
-        self._row(tr("Longest context, tokens"), f"{about} {_NEXT_LOAD}", context, ("context",))
+        self._add(SettingRow(tr("Longest context, tokens"), f"{about} {_NEXT_LOAD}", context, ("context",)))
         known = ("auto", "cpu", "cuda")  # until the engine says what it has
         self._device = Segments(tr("Device"), known, [_DEVICES[key] for key in known], "settings.device")
         self._device.chosen.connect(lambda key: self._set(device=key))
         about = tr("Automatic takes a GPU where there is one, and of several the one with the most free memory.")
-        self._row(tr("Device"), f"{about} {_NEXT_LOAD}", self._device, ("device",))
+        self._add(SettingRow(tr("Device"), f"{about} {_NEXT_LOAD}", self._device, ("device",)))
         self._computing = caption(name="settings.computing")
         self._computing.hide()
         self._sections[-1].column.addWidget(self._computing)
@@ -243,15 +251,17 @@ class SettingsPage(FocusFirst):
             tr("Quantise 16-bit models on load"), list(QUANTISE), list(QUANTISE.values()), "settings.quantise"
         )
         quantise.chosen.connect(lambda key: self._set(quantise=key))
-        self._row(tr("Quantise 16-bit models on load"), f"{_QUANTISE} {_NEXT_LOAD}", quantise, ("quantise",))
+        self._add(
+            SettingRow(tr("Quantise 16-bit models on load"), f"{_QUANTISE} {_NEXT_LOAD}", quantise, ("quantise",))
+        )
         draft = Toggle(self._theme)
         switched(draft, lambda on: self._set(draft=on))
         about = f"{tr('If the model comes with one.')} {_NEXT_LOAD}"
-        self._row(tr("Load the draft model too"), about, draft, ("draft",))
+        self._add(SettingRow(tr("Load the draft model too"), about, draft, ("draft",)))
         reload = named(
             QPushButton(tr("Reload model")), "settings.reload", title=tr("Reload model"), clicked=self.reload_requested
         )
-        self._row(tr("Use them now"), tr("Loads the present model again, with the settings above."), reload)
+        self._add(SettingRow(tr("Use them now"), tr("Loads the present model again, with the settings above."), reload))
 
     def _memory_row(self) -> None:
         """None is automatic, at most 1 a share of the free memory, above it bytes."""
@@ -269,7 +279,7 @@ class SettingsPage(FocusFirst):
         box = QWidget()
         fill(QHBoxLayout(box), self._share, self._fixed, self._memory, margins=0)
         about = f"{tr('Automatic takes 85 % of what is free.')} {_NEXT_LOAD}"
-        self._row(tr("Memory for the engine"), about, box, ("memory",), self._show_memory)
+        self._add(SettingRow(tr("Memory for the engine"), about, box, ("memory",), self._show_memory))
 
     def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
         box = Fraction()
@@ -297,7 +307,7 @@ class SettingsPage(FocusFirst):
                     QPushButton(tr("Show")), "settings.log", title=tr("Show the log"), clicked=self.log_requested
                 )
                 buttons.insertWidget(0, log)
-            self._row(name, str(path), box)
+            self._add(SettingRow(name, str(path), box))
 
     def _fit(self) -> None:
         """As wide as both columns may be; and the marks of a search have colours of the theme."""
@@ -309,18 +319,8 @@ class SettingsPage(FocusFirst):
         self._sections.append(SettingSection(title))
         self._columns.add(self._sections[-1], right)
 
-    def _row(
-        self,
-        name: str,
-        about: str,
-        control: QWidget,
-        fields: tuple[str, ...] = (),
-        show_values: Callable[[UserSettings], object] | None = None,
-    ) -> None:
-        """Add to the section a setting, as :class:`SettingRow` takes it."""
-        if not control.accessibleName():
-            control.setAccessibleName(name)
-        row = SettingRow(name, about, control, fields, show_values)
+    def _add(self, row: SettingRow) -> None:
+        """Add a setting to the section."""
         row.reset_asked.connect(lambda values: self._set(**values))
         self._sections[-1].add(row)
 

@@ -37,6 +37,8 @@ class SettingRow(QWidget):
         super().__init__()
         self.name, self.about, self.control, self.fields = name, about, control, fields
         self._show_values = show_values or self._show_value
+        if not control.accessibleName():
+            control.setAccessibleName(name)
         self._name, self._about = QLabel(name, wordWrap=True), caption(about)
         self._about.setVisible(bool(about))
         self.reset = named(QPushButton(tr("Reset")), f"settings.{'.'.join(fields)}.reset", kind="link")

@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.files import UNREADABLE, read_small
 from app.language import tr
+from app.paths import SETTINGS_BYTES
 from app.theme.theme import Mode
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling
 from engine.protocol.serving import PORT
@@ -22,8 +23,6 @@ from engine.protocol.serving import PORT
 log = logging.getLogger(__name__)
 
 VERSION = 1
-MOST_BYTES = 16 << 20
-"""Largest size of the file; a setting of each of a thousand models takes one."""
 PresetName = Annotated[str, Meta(min_length=1, max_length=80)]
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """Version -> the function that turns a file of that version into one of the next. Never edit a released one."""
@@ -197,7 +196,7 @@ class SettingsStore(QObject):
         if version > VERSION:
             return self._sibling(version)
         if version < VERSION:
-            self._earlier = (versioned(self._path, version), read_small(self._path, MOST_BYTES))
+            self._earlier = (versioned(self._path, version), read_small(self._path, SETTINGS_BYTES))
             try:
                 raw = _migrated(raw, version)
             except Exception as error:
@@ -215,7 +214,7 @@ class SettingsStore(QObject):
         """Decode the file; None if there is nothing to read."""
         try:
             # The standard library's decoder takes NaN and Infinity, so that such a value costs only itself.
-            return msgspec.convert(json.loads(read_small(self._path, MOST_BYTES)), dict[str, Any])
+            return msgspec.convert(json.loads(read_small(self._path, SETTINGS_BYTES)), dict[str, Any])
         except FileNotFoundError:
             return None
         except UNREADABLE as error:
@@ -263,7 +262,7 @@ class SettingsStore(QObject):
         """Copy the file that has values which do not fit, before it is written anew."""
         aside = self._path.with_name(self._path.name + ".broken")
         try:
-            _replace(aside, read_small(self._path, MOST_BYTES))
+            _replace(aside, read_small(self._path, SETTINGS_BYTES))
         except OSError as error:
             return tr("The file could not be copied ({why}).", why=error.strerror)
         return tr("The file as it was is kept as {path}.", path=aside)
@@ -273,7 +272,7 @@ class SettingsStore(QObject):
         aside = self._path.with_name(self._path.name + ".broken")
         try:
             try:
-                _replace(aside, read_small(self._path, MOST_BYTES))  # it may be a link, which stays where it is
+                _replace(aside, read_small(self._path, SETTINGS_BYTES))  # it may be a link, which stays where it is
             except OSError:
                 os.replace(self._path, aside)
             where = tr("It was kept as {path}; the defaults are in force.", path=aside)

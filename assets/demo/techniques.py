@@ -81,7 +81,7 @@ def when(entry: Option) -> str:
 
 
 def seen(entry: Option) -> str:
-    return f"To see what {name(entry)} brings, press its measure button and watch this: {entry.shows}."
+    return f"To see what {name(entry)} brings, press its measure button and watch this: {entry.measure.shows}."
 
 
 def value(entry: Option, choice: Choice) -> str:

@@ -35,6 +35,7 @@ from engine.decoding.speculation.control.controller import FORCED  # noqa: E402
 from engine.decoding.speculation.technique import drafting  # noqa: E402
 from engine.library.bundled import ABOUT  # noqa: E402
 from engine.loading.advice import recommend, speed  # noqa: E402
+from engine.protocol import compared  # noqa: E402
 from engine.protocol.recommended import CuratedList  # noqa: E402
 from engine.services.experiments import lab, papers  # noqa: E402
 from engine.services.experiments.workloads import finding  # noqa: E402
@@ -90,15 +91,22 @@ def rooms() -> dict[str, list[Path]]:
 def texts_of(path: Path) -> Iterator[Text]:
     """Texts that a file has translated. Raises SystemExit for one that is not written out where it is looked up."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tr", "plural")):
+        if not isinstance(node, ast.Call) or (name := _called(node.func)) not in ("tr", "plural"):
             continue
-        is_plural = node.func.id == "plural"
+        is_plural = name == "plural"
         written = node.args[: 2 if is_plural else len(node.args)]
         strings = [each.value for each in written if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         if len(strings) != len(written) or not strings:
             where = f"{path.relative_to(ROOT)}:{node.lineno}"
-            raise SystemExit(f"{where}: {node.func.id}() takes texts that are written out there.")
+            raise SystemExit(f"{where}: {name}() takes texts that are written out there.")
         yield Text(strings[1], "", True) if is_plural else Text(strings[0], strings[1] if len(strings) > 1 else "")
+
+
+def _called(function: ast.expr) -> str:
+    """The name of a function, also of one of the words that are given to it."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "words":
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def engine_texts() -> set[Text]:
@@ -112,9 +120,9 @@ def engine_texts() -> set[Text]:
 
 def _switches() -> Iterator[str]:
     for option in catalogue.BY_KEY.values():
-        yield from (option.title, option.group, option.explains, option.shows, option.zero_means)
+        yield from (option.title, option.group, option.explains, option.measure.shows, option.range.zero_means)
         yield from (choice.title for choice in option.choices)
-        for metric in (option.metric, *(choice.metric for choice in option.choices)):
+        for metric in (option.measure.metric, *(choice.metric for choice in option.choices)):
             if metric is not None:
                 yield from (metric.title, metric.unit, metric.elsewhere)
 
@@ -172,6 +180,7 @@ def _sent(folder: str, calls: set[str], names: bool = False) -> Iterator[str]:
 def texts() -> dict[str, set[Text]]:
     """The texts of each room."""
     found = {room: {text for path in paths for text in texts_of(path)} for room, paths in rooms().items()}
+    found["panel"] |= {*texts_of(Path(compared.__file__)), Text(compared.FAULT), Text(compared.ROUNDING)}
     return {room: each for room, each in (found | {ENGINE: engine_texts()}).items() if each}
 
 

@@ -17,12 +17,12 @@ from engine.catalogue.cache import CACHE
 from engine.catalogue.exclusions import conflict, idle, missing  # noqa: F401 - all of the catalogue is had here
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
-from engine.catalogue.option import Capability, Choice, Option, OptionError, OptionMeasurement  # noqa: F401
+from engine.catalogue.option import Capability, Choice, Option, OptionError, Relevance  # noqa: F401
 from engine.catalogue.scheduling import SCHEDULING
 from engine.catalogue.speculation import speculation
 from engine.catalogue.technique import Technique
 from engine.catalogue.weights import WEIGHTS
-from engine.protocol import OptionSpec, Value, keys
+from engine.protocol import ChoiceSpec, Measure, OptionMeasurement, OptionSpec, Value, keys
 
 BY_KEY: dict[str, Option] = {}
 """The entries, in the order of :mod:`engine.protocol.keys`."""
@@ -77,13 +77,13 @@ def _with_techniques(entry: Option) -> Option:
     """The entry with those techniques that are values of it, and their papers."""
     mine = [each for each in TECHNIQUES if each.switch == entry.key]
     papers = filter(None, (entry.reference, *(each.paper for each in mine)))
-    switch, values = entry.of
+    switch, values = entry.relevant.of
     users = (each.name for each in TECHNIQUES if each.switch == switch and entry.key in each.uses)
     return replace(
         entry,
         choices=(*entry.choices, *(each.choice for each in mine)),
         reference="; ".join(papers),
-        of=(switch, (*values, *users)),
+        relevant=entry.relevant._replace(of=(switch, (*values, *users))),
     )
 
 
@@ -133,10 +133,13 @@ def state(
 def _spec(
     entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability], found: OptionMeasurement
 ) -> OptionSpec:
-    disabled = {
-        choice.key: reason for choice in entry.choices if (reason := _why_not(entry, choice.key, values, capabilities))
-    }
-    compare = [value for value in entry.compare if value not in disabled]
+    choices = [
+        ChoiceSpec(key=each.key, title=each.title, disabled_reason=_why_not(entry, each.key, values, capabilities))
+        for each in entry.choices
+    ]
+    refused = {choice.key for choice in choices if choice.disabled_reason}
+    compare = tuple(value for value in entry.measure.compare if value not in refused)
+    metric, both = entry.metric_of(values[entry.key]), compare if len(compare) == 2 else ()
     reason = missing(entry.needs, capabilities)
     if entry.kind == "bool":
         reason = reason or _why_not(entry, not values[entry.key], values, capabilities)
@@ -151,32 +154,24 @@ def _spec(
         applies=entry.applies,
         exactness=entry.exactness_of(values[entry.key]),
         explains=entry.explains,
-        shows=entry.shows,
+        measure=Measure(entry.measure.shows, metric, both, entry.measure.lab),
         reference=entry.reference,
-        choices=[choice.key for choice in entry.choices],
-        choice_titles=[choice.title for choice in entry.choices],
-        minimum=entry.minimum,
-        maximum=entry.maximum,
-        zero_means=entry.zero_means,
+        choices=choices,
+        range=entry.range,
         disabled_reason=reason,
-        disabled_choices=disabled,
-        compare=compare if len(compare) == 2 else [],
-        of=entry.of[0],
-        of_values=list(entry.of[1]),
+        of=entry.relevant.of[0],
+        of_values=list(entry.relevant.of[1]),
         hidden=_pointless(entry, values, capabilities),
-        metric=entry.metric_of(values[entry.key]),
-        found=found.short,
-        finding=found.sentence,
-        lab=entry.lab,
+        found=found,
         common=entry.common,
     )
 
 
 def _pointless(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> bool:
     """Return True if ``entry`` means nothing on this machine, or with the other values."""
-    if entry.pointless_with and all(values[key] in others for key, others in entry.pointless_with):
+    if entry.relevant.unless and all(values[key] in others for key, others in entry.relevant.unless):
         return True
-    return "model" in capabilities and not set(entry.pointless_without) <= set(capabilities)
+    return "model" in capabilities and not set(entry.relevant.capabilities) <= set(capabilities)
 
 
 def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilities: Collection[Capability]) -> str:

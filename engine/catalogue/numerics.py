@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.catalogue.metrics import SPEED
-from engine.catalogue.option import Option
-from engine.protocol import keys
+from engine.catalogue.option import Option, Relevance
+from engine.protocol import Measure, keys
 
 NUMERICS = (
     Option(
@@ -12,32 +12,29 @@ NUMERICS = (
         title="Batch-invariant arithmetic",
         group="Numerics",
         default=False,
-        metric=SPEED,
         applies="live",
         on_change="stop sharing",
         explains="Computes every row in the same order whatever else is in the batch, "
         "so that equal settings give equal text to the last token. "
         "It is slower; with it one can prove that a lossless switch changes nothing.",
-        shows="tokens per second, and the first differing token of a comparison",
+        measure=Measure("tokens per second, and the first differing token of a comparison", SPEED, (True, False)),
         helps="Proving that two settings give the same text, and reproducing an answer exactly.",
         costs="Speed.",
         source=("engine/compute/attention/backends/batch_invariant.py", "engine/compute/layers/linear/tiled.py"),
         also=("deterministic arithmetic",),
         reference="He et al. 2025, Defeating nondeterminism in LLM inference "
         "(https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)",
-        compare=(True, False),
     ),
     Option(
         key=keys.CUDA_GRAPHS,
         title="Captured steps",
         group="Numerics",
         default=True,
-        metric=SPEED,
         applies="live",
         explains="Captures all calls of a step once, and from then on repeats them: on a GPU as a CUDA graph, on a "
         "processor as a tape of calls of Kvasir's native code. Without it Python calls every kernel of every layer for "
         "each token, and the device waits for it.",
-        shows="tokens per second, and the share of steps that were captured",
+        measure=Measure("tokens per second, and the share of steps that were captured", SPEED, (False, True)),
         helps="Decoding on a fast GPU, and small models, draft models and few chats at once on any device.",
         costs="Memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
         "padded, for which PyTorch's products of 16-bit weights may round the last bits differently.",
@@ -45,7 +42,6 @@ NUMERICS = (
         also=("CUDA graphs", "graph capture"),
         reference="CUDA C++ Programming Guide, CUDA Graphs "
         "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)",
-        pointless_without=("graphs",),
-        compare=(False, True),
+        relevant=Relevance(capabilities=("graphs",)),
     ),
 )

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from engine.protocol import Exactness, Metric, Value
+from engine.protocol import Exactness, Measure, Metric, NumberRange, Value
 
 Capability = str
 """What a switch or a value of one may need of the model or the machine: a key of
@@ -27,13 +27,6 @@ class OptionError(ValueError):
     """A value or a combination that the engine refuses; the message is one sentence for a person."""
 
 
-class OptionMeasurement(NamedTuple):
-    """Measurement of a switch with the loaded model: in a few words for the panel's row, and as a sentence."""
-
-    short: str = ""
-    sentence: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One value of a choice: its key, its name in the window, what it needs; its exactness and metric, if its own.
@@ -50,14 +43,21 @@ class Choice:
     also: tuple[str, ...] = ()
 
 
+class Relevance(NamedTuple):
+    """What a switch means something with: the key of another at one of these values, what the machine and the model
+    must be capable of, and not all these others at one of these values."""
+
+    of: tuple[str, tuple[Value, ...]] = ("", ())
+    capabilities: tuple[Capability, ...] = ()
+    unless: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One optimisation switch; ``compare`` holds the two values that "measure" replays (off, on).
+    """One optimisation switch.
 
-    ``of`` is the key of another and those of its values without which it means nothing; ``pointless_without`` what
-    the machine and the model must be capable of for it to mean anything. ``helps``, ``costs``, ``source`` (paths
-    in the repository) and ``also`` (other names that people search for) are for the help, docs/optimisations.md, and
-    for the text that the bundled guide learns from.
+    ``helps``, ``costs``, ``source`` (paths in the repository) and ``also`` (other names that people search for) are for
+    the help, docs/optimisations.md, and for the text that the bundled guide learns from.
     """
 
     key: str
@@ -68,30 +68,21 @@ class Option:
     applies: Literal["live", "next request", "cache", "reload"]
     exactness: Exactness = "lossless"
     explains: str
-    shows: str
+    measure: Measure
     helps: str
     costs: str
     source: tuple[str, ...]
     also: tuple[str, ...] = ()
-    lab: str = ""
-    """Name of the Lab's experiment that shows what it does; "" where there is none."""
     common: bool = False
     """It is one of the few that most people set: the panel shows it before all others."""
     reference: str = ""
     choices: tuple[Choice, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    zero_means: str = ""
+    range: NumberRange = field(default_factory=NumberRange)
     needs: tuple[Capability, ...] = ()
-    compare: tuple[Value, ...] = ()
-    of: tuple[str, tuple[Value, ...]] = ("", ())
-    pointless_without: tuple[Capability, ...] = ()
-    pointless_with: tuple[tuple[str, tuple[Value, ...]], ...] = ()
-    """While all these options are at one of these values it means nothing."""
+    relevant: Relevance = field(default_factory=Relevance)
     on_change: Literal["", "stop sharing", "resize saved chats"] = ""
     """Action of the engine besides reading the new value: let no running answer share pages with others any more, or
     make the files of saved chats fit into their new size."""
-    metric: Metric = field(default_factory=Metric)
 
     @property
     def kind(self) -> Literal["bool", "choice", "int", "float"]:
@@ -108,7 +99,7 @@ class Option:
 
     def metric_of(self, value: Value) -> Metric:
         """Metric that shows the option at a value: the choice's own, else the option's."""
-        return next((choice.metric for choice in self.choices if choice.key == value), None) or self.metric
+        return next((choice.metric for choice in self.choices if choice.key == value), None) or self.measure.metric
 
     def parse(self, value: Value) -> Value:
         """``value`` as this option's own type. Raises :class:`OptionError` with a sentence otherwise."""
@@ -136,7 +127,7 @@ class Option:
         odd = whole and math.isfinite(number) and not number.is_integer()
         if isinstance(value, bool) or math.isnan(number) or odd:
             raise OptionError(f"{self.key} is a {'whole ' if whole else ''}number: {value!r:.60} is not.")
-        low, high = self.minimum, self.maximum
+        low, high = self.range.minimum, self.range.maximum
         if (low is not None and number < low) or (high is not None and number > high):
             raise OptionError(f"{self.key} lies between {low:g} and {high:g}: {number:g} does not.")
         return int(number) if whole else number

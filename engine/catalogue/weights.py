@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from engine.catalogue.metrics import BYTES_READ, SPEED, WEIGHT_BYTES
-from engine.catalogue.option import Choice, Option
-from engine.protocol import keys
+from engine.catalogue.option import Choice, Option, Relevance
+from engine.protocol import Measure, keys
 
 _weights = partial(Option, group="Weights", applies="reload")
 """Fields that the switches of weights share."""
@@ -15,14 +15,14 @@ WEIGHTS = (
     _weights(
         key=keys.WEIGHTS,
         title="Weights",
-        lab="weights",
         common=True,
         default="packed",
-        metric=WEIGHT_BYTES,
         explains="Keeps quantised weights of 2 to 8 bits packed and unpacks them inside the multiplication, "
         "so that far fewer bytes are read for each token. "
         "16-bit holds the same weights unpacked: the same numbers, more memory.",
-        shows="memory of the weights, and bytes read per token",
+        measure=Measure(
+            "memory of the weights, and bytes read per token", WEIGHT_BYTES, ("16bit", "packed"), "weights"
+        ),
         helps="Every quantised model (GPTQ, AWQ, NF4, GGUF and others): decoding waits for bytes.",
         costs="Nothing beyond what the quantisation of the file cost already.",
         source=(
@@ -38,18 +38,15 @@ WEIGHTS = (
             Choice("16bit", "16-bit", explains="Unpacked when the model is loaded: about four times a 4-bit model."),
         ),
         needs=("packed weights",),
-        compare=("16bit", "packed"),
     ),
     _weights(
         key=keys.PACKED_KERNEL,
         title="4-bit matmul kernel",
-        lab="weights",
         default="native",
-        metric=SPEED,
         explains="Chooses the code that multiplies with packed weights. "
         "Kvasir's own, in C for processors and in Triton for GPUs, turns codes into numbers in a register, so that "
         "memory is read at nearly its full speed.",
-        shows="tokens per second, and milliseconds of prefill",
+        measure=Measure("tokens per second, and milliseconds of prefill", SPEED, ("torch", "native"), "weights"),
         helps="Quantised models; the gain depends on the format and the machine.",
         costs="Nothing in the text; kernels may round the last bits differently.",
         source=(
@@ -63,20 +60,19 @@ WEIGHTS = (
             Choice("torch", "PyTorch", explains="PyTorch's operators, where they can do the same work."),
         ),
         needs=("packed weights", "native kernel"),
-        compare=("torch", "native"),
     ),
     _weights(
         key=keys.ACTIVATIONS,
         title="Activations",
-        lab="weights",
         default="auto",
         applies="live",
         on_change="stop sharing",
         exactness="approximate",
-        metric=SPEED,
         explains="Quantises what meets packed weights in products on a processor, with a scale for every 32 numbers. "
         "Products are integers then, and the fewer bits they have, the more of them an instruction adds up.",
-        shows="tokens per second, and the divergence (KL) of a text's predictions",
+        measure=Measure(
+            "tokens per second, and the divergence (KL) of a text's predictions", SPEED, ("32bit", "8bit"), "weights"
+        ),
         helps="Quantised models on a processor, prompts most of all.",
         costs="Accuracy with 8 bits: little with the bundled model (KL 0.0005 to 0.0010 nats per token), more with a "
         "real one: 0.0030 for SmolLM2-135M in Q4_1, which then answered wrongly, and 0.0006 with 16 bits. See "
@@ -96,19 +92,16 @@ WEIGHTS = (
             Choice("16bit", "16-bit", explains="More exact than bfloat16, and slower."),
             Choice("32bit", "32-bit", exactness="lossless", explains="As exact as float32, and slower still."),
         ),
-        pointless_without=("quantised activations",),
-        compare=("32bit", "8bit"),
+        relevant=Relevance(capabilities=("quantised activations",)),
     ),
     _weights(
         key=keys.OUTPUT_HEAD,
         title="Output head",
-        lab="weights",
         default="file",
-        metric=BYTES_READ,
         explains="The output head turns the last layer's result into a number for each token of the vocabulary, and "
         "most quantised files leave it in 16 bits: about 1 GB of an 8B model, read for every token. "
         "In 8 bits half of that is read, and the text may differ.",
-        shows="bytes read per token, and tokens per second",
+        measure=Measure("bytes read per token, and tokens per second", BYTES_READ, ("file", "int8"), "weights"),
         helps="GPTQ, AWQ and 16-bit models with a large vocabulary, most of all small ones.",
         costs="A little accuracy: see docs/measurements.md. Where the head is the token table (tied embeddings) the "
         "8-bit one is held besides it, so that memory grows while fewer bytes are read.",
@@ -126,6 +119,5 @@ WEIGHTS = (
             ),
         ),
         needs=("dense head", "native kernel"),
-        compare=("file", "int8"),
     ),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, cast
+from collections.abc import Callable, Mapping
+from typing import Generic, Literal, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -16,11 +16,12 @@ from engine.catalogue import Capability
 from engine.catalogue.exclusions import MISSING
 from engine.compute.layers.numerics import Numerics
 from engine.decoding.scheduling.service import ServiceClass, classes_of
-from engine.protocol import OptionSpec, Value, keys
+from engine.protocol import OptionMeasurement, OptionSpec, Value, keys
 
 Acceptance = Literal["keyed", "ratio", "typical"]
 """Tests that verify draft tokens: against the tokens that would have been drawn, by the ratio test, or by typical
 acceptance."""
+Mode = Literal["auto", "recompute", "swap"]
 READING_ROWS = 2048
 """Rows of a step on a GPU while nothing decodes: products of more are hardly faster. Memory is reserved for them."""
 
@@ -44,16 +45,47 @@ class RequestOptions(NamedTuple):
     acceptance: Acceptance = "keyed"
 
 
+T = TypeVar("T")
+
+
+class _Switch(Generic[T]):
+    """The value of a switch, read as a ``kind``."""
+
+    def __init__(self, key: str, kind: Callable[[Value], T]) -> None:
+        self._key, self._kind = key, kind
+
+    def __get__(self, options: EngineOptions, owner: type[EngineOptions]) -> T:
+        return self._kind(options.values[self._key])
+
+
 class EngineOptions:
     """Values by catalogue key; changed only through the catalogue's own validation, and then the dictionary is new.
 
     ``capabilities`` is what the loaded model can do; without a model nothing that needs one can be switched on.
     """
 
+    chunked_prefill = _Switch(keys.CHUNKED_PREFILL, bool)
+    token_budget = _Switch(keys.TOKEN_BUDGET, int)
+    """The most rows of one step."""
+    max_batch = _Switch(keys.MAX_BATCH, int)
+    """The most sequences of one step."""
+    async_scheduling = _Switch(keys.ASYNC_SCHEDULING, bool)
+    """True if a decoding step may be launched before the last one's tokens are read."""
+    admission = _Switch(keys.ADMISSION, str)
+    """The scheduling policy, the name of a `SchedulingTechnique`."""
+    prefix_first = _Switch(keys.PREFIX_FIRST, bool)
+    """True if requests that the policy treats alike start in the order of what the cache has of them."""
+    step_targets = _Switch(keys.STEP_TARGETS, bool)
+    """True if steps with running answers are kept below the targets of their classes."""
+    preemption = _Switch(keys.PREEMPTION, lambda value: cast(Mode, value))
+    """Treatment of a preempted sequence's keys and values: "swap", "recompute", or "auto"."""
+    batch_invariant = _Switch(keys.BATCH_INVARIANT, bool)
+    cascade = _Switch(keys.CASCADE, bool)
+
     def __init__(self) -> None:
         self.values: dict[str, Value] = catalogue.defaults()
         self.capabilities: frozenset[Capability] = frozenset()
-        self._found: Mapping[str, catalogue.OptionMeasurement] = {}
+        self._found: Mapping[str, OptionMeasurement] = {}
 
     def set(self, key: str, value: Value) -> None:
         """Raises :class:`engine.catalogue.OptionError` with a sentence when the value cannot apply.
@@ -62,7 +94,7 @@ class EngineOptions:
         """
         self.values = catalogue.validated({key: value}, self.values, self.capabilities or MISSING)
 
-    def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, catalogue.OptionMeasurement] = {}) -> None:
+    def adopt(self, capabilities: frozenset[Capability], found: Mapping[str, OptionMeasurement] = {}) -> None:
         """Take over the loaded model's capabilities (empty: no model is loaded, and values are kept for the next one).
 
         A value that cannot apply to the model falls back to its default. ``found``: what the load measured about
@@ -103,15 +135,6 @@ class EngineOptions:
         """True if admission reserves the pages of the longest possible answer."""
         return self.values[keys.PAGE_RESERVATION] == "whole_context"
 
-    @property
-    def chunked_prefill(self) -> bool:
-        return bool(self.values[keys.CHUNKED_PREFILL])
-
-    @property
-    def token_budget(self) -> int:
-        """The most rows of one step."""
-        return int(self.values[keys.TOKEN_BUDGET])
-
     def reading_budget(self, device: torch.device) -> int:
         """The most rows of a step in which nothing decodes: a GPU has more, unless the budget was set to another."""
         chosen = self.token_budget
@@ -120,39 +143,9 @@ class EngineOptions:
         )
 
     @property
-    def async_scheduling(self) -> bool:
-        """True if a decoding step may be launched before the last one's tokens are read."""
-        return bool(self.values[keys.ASYNC_SCHEDULING])
-
-    @property
-    def admission(self) -> str:
-        """The scheduling policy, the name of a `SchedulingTechnique`."""
-        return str(self.values[keys.ADMISSION])
-
-    @property
-    def prefix_first(self) -> bool:
-        """True if requests that the policy treats alike start in the order of what the cache has of them."""
-        return bool(self.values[keys.PREFIX_FIRST])
-
-    @property
-    def step_targets(self) -> bool:
-        """True if steps with running answers are kept below the targets of their classes."""
-        return bool(self.values[keys.STEP_TARGETS])
-
-    @property
     def classes(self) -> Mapping[str, ServiceClass]:
         """Service classes with the targets that are set."""
         return classes_of(self.values)
-
-    @property
-    def max_batch(self) -> int:
-        """The most sequences of one step."""
-        return int(self.values[keys.MAX_BATCH])
-
-    @property
-    def preemption(self) -> Mode:
-        """Treatment of a preempted sequence's keys and values: "swap", "recompute", or "auto"."""
-        return cast(Mode, self.values[keys.PREEMPTION])
 
     @property
     def host_cache_bytes(self) -> int:
@@ -163,14 +156,6 @@ class EngineOptions:
     def disk_cache_bytes(self) -> int:
         """Bytes of files for saved chats; 0: none are saved."""
         return int(float(self.values[keys.DISK_CACHE]) * 1e9)
-
-    @property
-    def batch_invariant(self) -> bool:
-        return bool(self.values[keys.BATCH_INVARIANT])
-
-    @property
-    def cascade(self) -> bool:
-        return bool(self.values[keys.CASCADE])
 
     @property
     def automatic_activations(self) -> bool:
@@ -214,6 +199,3 @@ class EngineOptions:
     def state(self) -> list[OptionSpec]:
         """All options with their present values."""
         return catalogue.state(self.values, self.capabilities, self._found)
-
-
-Mode = Literal["auto", "recompute", "swap"]

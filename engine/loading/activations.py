@@ -26,7 +26,6 @@ from engine.base.fetching.lock import lock
 from engine.base.files import UnreadableFileError, decode_file
 from engine.cache.policies import KeepAll
 from engine.cache.stores.kinds import KVKind
-from engine.catalogue import OptionMeasurement
 from engine.compute.layers.linear.native import NativeLinear
 from engine.compute.layers.numerics import LEAST_BITS
 from engine.compute.models.base import CausalLM
@@ -35,7 +34,7 @@ from engine.compute.runner.perplexity import Scores, score
 from engine.library import paths
 from engine.loading.files import ModelFiles, fingerprint_of
 from engine.loading.runners import flops_per_row, quantises_activations, readers_of
-from engine.protocol import ChatMessage, keys
+from engine.protocol import ChatMessage, OptionMeasurement, keys
 from engine.text.held_out import held_out_text
 from engine.text.prompt import prompt_ids
 from engine.text.template import PromptError

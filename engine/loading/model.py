@@ -15,14 +15,13 @@ from engine.base.host_memory import trim_heap
 from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
-from engine.catalogue import OptionMeasurement
 from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
 from engine.config.pooling import Pooling
 from engine.decoding.options import EngineOptions
 from engine.decoding.speculation.base import Proposer
-from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, ToolConfig
+from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, OptionMeasurement, ToolConfig
 from engine.text.channels import ChannelParser
 from engine.text.prompt import prompt_ids
 from engine.text.stream import TextStream

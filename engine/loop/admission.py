@@ -14,7 +14,7 @@ from engine.decoding.request import PromptTask, Request
 from engine.decoding.scheduling.service import STANDARD
 from engine.loading.model import LoadedModel
 from engine.loading.parts.adapter import find_adapter
-from engine.loop.commands import AddRequest
+from engine.loop.commands import AddRequest, HandOver
 from engine.loop.stepper import Stepper
 from engine.protocol import Error, keys
 from engine.text.grammar import Grammar, GrammarConstraint
@@ -76,7 +76,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         told = command.prompt_logprobs if answer == 0 else None
         request.task = PromptTask(told, command.pooling, command.second)
         request.standing.service = command.service or STANDARD.name
-        request.hand_over = command.hand_over
+        request.hand_over = command.hand_over.give
         if command.grammar is not None:
             request.constraint = _constraint(command, command.grammar, model)
         made.append(request)
@@ -117,8 +117,8 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
     if not 0 <= (command.prompt_logprobs or 0) <= MAX_LOGPROBS:
         text = f"prompt_logprobs lies between 0 and {MAX_LOGPROBS}: {command.prompt_logprobs} does not."
         return Error(code="bad_sampling", message=text, id=command.id)
-    handed = command.hand_over is not None or command.begun is not None
-    if handed and (command.n != 1 or command.pooling is not None or command.prompt_logprobs is not None):
+    several = command.n != 1 or command.pooling is not None or command.prompt_logprobs is not None
+    if command.hand_over != HandOver() and several:
         return Error(code="bad_request", message=ONE_HANDED_OVER, id=command.id)
     if prompt == 0:
         return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)

@@ -15,6 +15,17 @@ from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, Tool
 from engine.text.grammar import Grammar
 
 
+class HandOver(NamedTuple):
+    """An answer that one engine begins and another goes on with, which is asked the same with more tokens.
+
+    ``give`` is called on the engine thread with an answer that ended by ``max_tokens``; the other engine is told that
+    it is ``begun``, and tells all of its tokens.
+    """
+
+    give: Callable[[BegunAnswer], None] | None = None
+    begun: BegunAnswer | None = None
+
+
 class AddRequest(NamedTuple):
     """Generate ``n`` answers to a prompt. Events name the answers 0 to n - 1.
 
@@ -32,8 +43,6 @@ class AddRequest(NamedTuple):
     ``second`` is the token with which the second of an encoder's two texts begins, 0 where there is one.
     ``grammar`` says what the answer has to be; with ``thinks`` it may begin with what the model thinks instead.
     ``tools`` are those that it may call. ``service`` names its service class, "" the standard one.
-    ``hand_over`` is called on the engine thread with an answer that ended by ``max_tokens``, so that another engine can
-    go on with it: that one is asked the same with more tokens, and told that it is ``begun``. It tells all tokens.
     """
 
     id: str
@@ -55,8 +64,7 @@ class AddRequest(NamedTuple):
     pooling: Pooling | None = None
     second: int = 0
     service: str = ""
-    hand_over: Callable[[BegunAnswer], None] | None = None
-    begun: BegunAnswer | None = None
+    hand_over: HandOver = HandOver()
 
 
 class Inspect(NamedTuple):

@@ -302,7 +302,7 @@ class Engine:
             return
         assert self._stepper is not None
         for request in admission.requests(command, self._stepper, self._options, self._arrivals):
-            self._stepper.add(request, command.begun)
+            self._stepper.add(request, command.hand_over.begun)
         self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:

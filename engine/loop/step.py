@@ -17,7 +17,7 @@ from engine.decoding.request import Request
 from engine.decoding.scheduling.plan import Slice
 from engine.decoding.speculation.base import DraftTree, HiddenRows
 from engine.decoding.speculation.verify.verifier import Verdict
-from engine.decoding.telemetry.records import TreeRecord
+from engine.decoding.telemetry.records import StepRows, TreeRecord
 from engine.loop.answers import AppendResult
 from engine.protocol import Source, TokenInfo
 
@@ -27,10 +27,12 @@ class StepCounts:
 
     def __init__(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], sparse: SparseReads) -> None:
         self.sequences = len(slices)
-        self.decode_rows = sum(1 for piece in slices if piece.rows == 1)
-        self.prefill_rows = sum(piece.rows for piece in slices if piece.rows > 1)
-        self.verify_rows = sum(len(tree.tokens) for tree in trees)
-        self.kv_tokens = self.verify_rows + sum(
+        self.rows = StepRows(
+            sum(1 for piece in slices if piece.rows == 1),
+            sum(piece.rows for piece in slices if piece.rows > 1),
+            sum(len(tree.tokens) for tree in trees),
+        )
+        self.kv_tokens = self.rows.verify + sum(
             keys_read(piece.sequence.options.policy, piece.sequence.num_computed + piece.rows, sparse)
             for piece in slices
         )

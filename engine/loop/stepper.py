@@ -31,7 +31,7 @@ from engine.loop.events import Embedded, Event
 from engine.loop.executor import Executor, StepHandle, StepInput, StepOutput
 from engine.loop.model_cache import ModelCache
 from engine.loop.step import SliceResult, StepCounts, run_of, trees_of
-from engine.protocol import Finished, FinishReason, PageCounts, Prefill, ServiceFigures, TokenInfo, Value
+from engine.protocol import Finished, FinishReason, PageCounts, Prefill, QueueCounts, ServiceFigures, TokenInfo, Value
 
 _log = logging.getLogger(__name__)
 
@@ -332,7 +332,7 @@ class Stepper:
             computed = [each for each in computed if self._runs(each[0].sequence)]
             slices = [piece for piece, *_ in computed]
         counts = StepCounts(slices, step.trees, self.model.reads.sparse)
-        self.cache.read(counts.prefill_rows, output.seconds)
+        self.cache.read(counts.rows.prefill, output.seconds)
         self._ttfts.clear()
         taken = [
             SliceResult(
@@ -342,7 +342,7 @@ class Stepper:
             for piece, tree, row, verdict, logprobs in computed
         ]
         alive = [each for each in taken if each.piece.sequence.owner in self.requests]
-        drafts = self.executor.accept(step, alive, counts.prefill_rows > 0)
+        drafts = self.executor.accept(step, alive, counts.rows.prefill > 0)
         limits = self._limits()
         for each in taken:
             self._settle(each, limits)
@@ -481,8 +481,7 @@ class Stepper:
         ended = time.perf_counter()
         duration, settled = ended - self._began, ended - collected
         host = duration - seconds - work.seconds
-        rows = counts.decode_rows + counts.prefill_rows + counts.verify_rows
-        self.scheduler.progress([each.piece for each in taken], rows, duration, self.clock())
+        self.scheduler.progress([each.piece for each in taken], sum(counts.rows), duration, self.clock())
         bytes_read = self.model.reads.weights + int(self.model.reads.kv_per_token * counts.kv_tokens)
         bytes_read += counts.sequences * self.cache.state_bytes
         self._emit(
@@ -490,17 +489,15 @@ class Stepper:
                 time=self.clock(),
                 duration=duration,
                 host_seconds=host,
-                decode_rows=counts.decode_rows,
-                prefill_rows=counts.prefill_rows,
-                verify_rows=counts.verify_rows,
+                rows=counts.rows,
                 generated=sum(each.outcome.kept for each in taken if each.outcome is not None),
                 drafts=drafts,
-                pages_used=self.cache.pool.used_count,
-                live_tokens=self.cache.live_tokens(running),
-                pages_cached=self.cache.tree.evictable,
-                waiting=len(self.scheduler.waiting),
-                running=len(running),
-                prefilling=sum(1 for request in running if request.pending > 1),
+                pages=self.page_counts,
+                queue=QueueCounts(
+                    waiting=len(self.scheduler.waiting),
+                    running=len(running),
+                    prefilling=sum(1 for request in running if request.pending > 1),
+                ),
                 bytes_read=bytes_read + work.bytes_read,
                 preemptions=self._preempted,
                 ttfts=tuple(self._ttfts),

@@ -1,4 +1,4 @@
-"""Every message on the wire between the window and the engine, version 4.
+"""Every message on the wire between the window and the engine, version 5.
 
 Text frames over a websocket; each frame is one JSON object with a ``type`` tag. Unknown fields are
 ignored; an unknown type gets an :class:`Error` with code ``unknown_message`` and the connection stays.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_FRAME = 32 * 1024 * 1024
 """Largest frame either side accepts, bytes (a long chat with its system prompt is far below)."""
 

@@ -1,7 +1,11 @@
-"""Verdicts of comparisons, in words: the same in the report, in a terminal, and in the window's panel and Lab."""
+"""Verdicts of comparisons, in words: the same in the report, in a terminal, and in the window's panel and Lab.
+
+The window gives its own :class:`Words`, which translate; assets/languages/update.py finds the texts here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.protocol.from_engine import Effect
@@ -20,6 +24,27 @@ ROUNDING = (
     "Its settings are lossless up to rounding, which the fast kernels do otherwise for other batches; with "
     "batch_invariant on in both columns the text must be the same."
 )
+
+
+def _written(text: str, /, **values: object) -> str:
+    return text.format(**values)
+
+
+def _counted(one: str, many: str, n: int, /, **values: object) -> str:
+    return (one if n == 1 else many).format(n=n, **values)
+
+
+class Words(NamedTuple):
+    """A language: texts with their values, texts of one and of several things, texts of the engine's records, and
+    numbers, as ``app.language`` has them. English by itself."""
+
+    tr: Callable[..., str] = _written
+    plural: Callable[..., str] = _counted
+    known: Callable[[str], str] = str
+    figure: Callable[[float, str], str] = format
+
+
+ENGLISH = Words()
 
 
 class Gain(NamedTuple):
@@ -62,14 +87,20 @@ def busy(others: float, when: str = "during the runs") -> str:
     return f"This computer was busy: other programs took {100 * others:.0f}\u00a0% of its processor {when}."
 
 
-def busy_or_quiet(others: float | None) -> str:
+def busy_or_quiet(others: float | None, words: Words = ENGLISH) -> str:
     """Sentence about a run in which other programs had this share of the processor; empty where nothing was timed."""
     if others is None:
         return ""
-    return busy(others) or f"This computer was quiet: other programs took {100 * others:.0f}\u00a0% of its processor."
+    share = 100 * others
+    if is_busy(others):
+        return words.tr(
+            "This computer was busy: other programs took {share:.0f}\u00a0% of its processor during the runs.",
+            share=share,
+        )
+    return words.tr("This computer was quiet: other programs took {share:.0f}\u00a0% of its processor.", share=share)
 
 
-def headline_of(result: LabResult) -> str:
+def headline_of(result: LabResult, words: Words = ENGLISH) -> str:
     """The headline; of an older result, which names no count where its times could not be told, what it counted."""
     answer = result.answer
     if result.second or result.others is not None or answer is None or decided(answer):
@@ -77,50 +108,78 @@ def headline_of(result: LabResult) -> str:
     counts = [figure.effects[result.told_of] for figure in result.figures if figure.effects]
     count = next((each for each in counts if each.metric.counted), None)
     if count is None:
-        return "This older run could not tell. Run it again."
-    title = f"{count.metric.title[:1].upper()}{count.metric.title[1:]}"
-    return f"{title}: {amount(count.after, count.metric)} instead of {amount(count.before, count.metric)}."
+        return words.tr("This older run could not tell. Run it again.")
+    title = words.known(count.metric.title)
+    return words.tr(
+        "{figure}: {after} instead of {before}.",
+        figure=f"{title[:1].upper()}{title[1:]}",
+        after=amount(count.after, count.metric, words),
+        before=amount(count.before, count.metric, words),
+    )
 
 
-def verdict(effect: Effect) -> str:
+def verdict(effect: Effect, words: Words = ENGLISH) -> str:
     """The gain with the range of its pairs, "1.4× more (1.2–1.6 in 8 pairs)", or that there is no verdict."""
-    pairs = f"{effect.pairs} pair{'s' * (effect.pairs != 1)}"
     gain = gain_of(effect)
     if effect.verdict == "none" and (gain is None or not wide(effect)):
-        between = spread(effect.low, effect.high)
-        return "no clear difference" + (f" ({between} in {pairs})" if between else "")
+        said = words.tr("no clear difference")
+        return _in_pairs(said, spread(effect.low, effect.high, words), effect.pairs, words)
     if gain is None:
-        return "no ratio: one of them is 0"
-    if effect.metric.unit == "ms":
-        word = "sooner" if gain.better else "later"
-    else:
-        word = "less" if gain.better == effect.metric.lower_is_better else "more"
+        return words.tr("no ratio: one of them is 0")
+    said = _factor(gain, effect.metric, words)
     if effect.verdict == "few":
-        return f"{times(gain.ratio)}× {word}, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict"
-    between = spread(gain.low, gain.high)
+        return words.tr(
+            "{gain}, but {pairs} of {least} pairs are too few for a verdict",
+            gain=said,
+            pairs=effect.pairs,
+            least=LEAST_PAIRS,
+        )
+    between = spread(gain.low, gain.high, words)
     if effect.verdict == "none":
-        return f"about {times(gain.ratio)}× {word} ({between} in {pairs}), too noisy for a verdict"
-    return f"{times(gain.ratio)}× {word}" + (f" ({between} in {pairs})" if between else "")
+        return words.plural(
+            "about {gain} ({between} in 1 pair), too noisy for a verdict",
+            "about {gain} ({between} in {n} pairs), too noisy for a verdict",
+            effect.pairs,
+            gain=said,
+            between=between,
+        )
+    return _in_pairs(said, between, effect.pairs, words)
 
 
-def spread(low: float, high: float) -> str:
+def _in_pairs(said: str, between: str, pairs: int, words: Words) -> str:
+    if not between:
+        return said
+    return words.plural(
+        "{verdict} ({between} in 1 pair)", "{verdict} ({between} in {n} pairs)", pairs, verdict=said, between=between
+    )
+
+
+def _factor(gain: Gain, metric: Metric, words: Words) -> str:
+    """The gain without its range, such as "1.4× more"."""
+    ratio = times(gain.ratio, words)
+    if metric.unit == "ms":
+        return words.tr("{ratio}× sooner", ratio=ratio) if gain.better else words.tr("{ratio}× later", ratio=ratio)
+    less = gain.better == metric.lower_is_better
+    return words.tr("{ratio}× less", ratio=ratio) if less else words.tr("{ratio}× more", ratio=ratio)
+
+
+def spread(low: float, high: float, words: Words = ENGLISH) -> str:
     """The range of the pairs; empty for figures that were the same in every pair."""
-    return f"{times(low)}–{times(high)}" if low != high else ""
+    return f"{times(low, words)}–{times(high, words)}" if low != high else ""
 
 
-def times(ratio: float) -> str:
+def times(ratio: float, words: Words = ENGLISH) -> str:
     """A ratio in two or three digits."""
-    if ratio >= 10:
-        return f"{ratio:,.0f}"
-    return f"{ratio:.2f}" if ratio < 2 else f"{ratio:.1f}"
+    return words.figure(ratio, ",.0f" if ratio >= 10 else ".2f" if ratio < 2 else ".1f")
 
 
-def amount(value: float, metric: Metric) -> str:
+def amount(value: float, metric: Metric, words: Words = ENGLISH) -> str:
     """A value with its unit."""
     if metric.unit == "bytes":  # in three digits, or what a cache saves next to the weights would not show
-        return f"{value / 1e9:,.3g} GB" if value >= 0.9995e9 else f"{value / 1e6:,.3g} MB"
-    digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return digits + (f" {metric.unit}" if metric.unit else "")
+        many = value >= 0.9995e9
+        return f"{words.figure(value / (1e9 if many else 1e6), ',.3g')} {'GB' if many else 'MB'}"
+    digits = words.figure(value, ",.0f" if abs(value) >= 1000 else ".4g")
+    return digits + (f" {words.known(metric.unit)}" if metric.unit else "")
 
 
 def cells(figure: LabFigure) -> list[tuple[str, str]]:
@@ -143,20 +202,30 @@ def is_fault(comparison: LabCompared, place: int, text: LabText) -> bool:
     return comparison.lossless[place] and exact and not text.same and not text.near_tie
 
 
-def text_verdict(comparison: LabCompared, place: int, text: LabText) -> str:
+def text_verdict(comparison: LabCompared, place: int, text: LabText, words: Words = ENGLISH) -> str:
     """Verdict on a column's text, with what the column promises; ``place`` as in :func:`is_fault`."""
+    sentence = words.known(text.sentence)
     if is_fault(comparison, place, text):
-        return f"{text.sentence} {FAULT}"
+        return f"{sentence} {words.known(FAULT)}"
     rounded = comparison.lossless[place] and not text.same and not text.near_tie
-    return f"{text.sentence} {ROUNDING}" if rounded else text.sentence
+    return f"{sentence} {words.known(ROUNDING)}" if rounded else sentence
 
 
-def quality_lines(comparison: LabCompared) -> list[str]:
+def quality_lines(comparison: LabCompared, words: Words = ENGLISH) -> list[str]:
     """A sentence for each column whose quality was measured."""
     first, *others = comparison.columns
     return [
-        f"{column.name}: perplexity {quality.perplexity:.3f} against {quality.first:.3f} of {first.name}, KL "
-        f"{quality.kl:.5f} nats, the same likeliest token at {quality.same_top:.1%} of {quality.tokens:,} places."
+        words.tr(
+            "{column}: perplexity {here:.3f} against {there:.3f} of {first}, KL {kl:.5f} nats, the same likeliest "
+            "token at {percent:.1f}% of {tokens:,} places.",
+            column=column.name,
+            here=quality.perplexity,
+            there=quality.first,
+            first=first.name,
+            kl=quality.kl,
+            percent=100 * quality.same_top,
+            tokens=quality.tokens,
+        )
         for column, quality in zip(others, comparison.quality, strict=True)
         if quality is not None
     ]

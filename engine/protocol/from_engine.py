@@ -186,8 +186,6 @@ class Compared(Message, tag="compared", frozen=True):
     before: float
     after: float
     ratio: float | None = None
-    ttft_before: float = 0.0
-    ttft_after: float = 0.0
     first_difference: int | None = None
     near_tie: bool | None = None
     note: str = ""
@@ -312,6 +310,17 @@ class GpuReading(Part, frozen=True):
     joules: float | None = None
 
 
+class Latencies(Part, frozen=True):
+    """Milliseconds; medians where the name says nothing else."""
+
+    ttft_ms: float | None = None
+    itl_p50_ms: float | None = None
+    itl_p95_ms: float | None = None
+    step_ms: float | None = None
+    host_ms: float | None = None
+    """Host bookkeeping of a step: the step less its tensor operations."""
+
+
 class Telemetry(Message, tag="telemetry", frozen=True):
     """One frame, from the step records since the last. Percentiles cover 10 seconds; None: nothing happened."""
 
@@ -322,12 +331,7 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     pages: PageCounts
     queue: QueueCounts
     acceptance: list[Acceptance] = []
-    ttft_ms: float | None = None
-    itl_p50_ms: float | None = None
-    itl_p95_ms: float | None = None
-    step_ms: float | None = None
-    host_ms: float | None = None
-    """Median host bookkeeping per step: the step less its tensor operations."""
+    latency: Latencies = Latencies()
     bytes_per_token: float | None = None
     bandwidth_share: float | None = None
     preemptions: int = 0

@@ -87,6 +87,41 @@ SPECULATION_GROUP: Final = "Speculation"
 """Groups of switches for which the window does more than it does for others."""
 
 
+class Measure(Part, frozen=True, kw_only=False):
+    """What to watch of a switch, in words, and the ``metric`` that shows it."""
+
+    shows: str
+    metric: Metric = Metric()
+    compare: tuple[Value, ...] = ()
+    """The two values (off, on) that "measure" replays; empty when there is nothing to measure."""
+    lab: str = ""
+    """Name of the Lab's experiment that shows what it does; "" where there is none."""
+
+
+class NumberRange(Part, frozen=True, kw_only=False):
+    """Numbers that a switch may be set to; None: no bound."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    zero_means: str = ""
+    """Word that the window shows instead of a special 0, such as "automatic"."""
+
+
+class ChoiceSpec(Part, frozen=True):
+    """One value of a choice. ``disabled_reason``: why it cannot apply now; empty where it can."""
+
+    key: str
+    title: str
+    disabled_reason: str = ""
+
+
+class OptionMeasurement(Part, frozen=True, kw_only=False):
+    """Measurement of a switch with the loaded model: in a few words for the panel's row, and as a sentence."""
+
+    short: str = ""
+    sentence: str = ""
+
+
 class OptionSpec(Part, frozen=True):
     """One optimisation switch as the engine declares it (engine/catalogue), with its present state."""
 
@@ -100,35 +135,32 @@ class OptionSpec(Part, frozen=True):
     applies: Literal["live", "next request", "cache", "reload"]
     exactness: Exactness
     explains: str
-    shows: str
+    measure: Measure
+    """Its metric is that of the present value."""
     reference: str = ""
-    choices: list[str] = []
-    choice_titles: list[str] = []
-    minimum: float | None = None
-    maximum: float | None = None
-    zero_means: str = ""
-    """Word that the window shows instead of an int's special 0, such as "automatic"."""
+    choices: list[ChoiceSpec] = []
+    range: NumberRange = NumberRange()
     disabled_reason: str = ""
     """Reason that the setting cannot apply now; empty where it can."""
-    disabled_choices: dict[str, str] = {}
-    """Choices that cannot apply now -> the reason."""
-    compare: list[Value] = []
-    """The two values (off, on) that "measure" replays; empty when there is nothing to measure."""
     of: str = ""
     """Key of another option: this one means something only while that one is at one of ``of_values``. Empty: always."""
     of_values: list[Value] = []
     hidden: bool = False
     """It means nothing on this machine or with this model, whatever the others are at."""
-    metric: Metric = Metric()
-    """The metric of the present value."""
-    found: str = ""
-    """Measurement of it with the loaded model, in a few words; "" where nothing was measured."""
-    finding: str = ""
-    """The same as a sentence."""
-    lab: str = ""
-    """Name of the Lab's experiment that shows what it does; "" where there is none."""
+    found: OptionMeasurement = OptionMeasurement()
+    """What was measured of it with the loaded model."""
     common: bool = False
     """It is one of the few that most people set, which are shown before all others."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Choices by key -> their titles."""
+        return {choice.key: choice.title for choice in self.choices}
+
+    @property
+    def disabled_choices(self) -> dict[str, str]:
+        """Choices that cannot apply now -> the reason."""
+        return {choice.key: choice.disabled_reason for choice in self.choices if choice.disabled_reason}
 
 
 class DrafterStyle(Part, frozen=True):

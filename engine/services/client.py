@@ -20,7 +20,7 @@ from engine.catalogue.replay import replayed
 from engine.decoding.hand_over import BegunAnswer, HandOverRefused
 from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel, LoadModel
-from engine.loop.commands import AddRequest, Command, Inspect, Shutdown
+from engine.loop.commands import AddRequest, Command, HandOver, Inspect, Shutdown
 from engine.loop.engine import Engine
 from engine.loop.events import Event
 from engine.protocol import (
@@ -223,7 +223,7 @@ class EngineClient:
         """One answer of ``max_tokens`` tokens, and what :meth:`go_on` of another engine's client takes to write more of
         it; b"" where it came to its own end. Raises :class:`EngineError` when the engine refuses it."""
         handed: list[BegunAnswer] = []
-        request = _request("begun", prompt_ids, sampling, optimisations)._replace(hand_over=handed.append)
+        request = _request("begun", prompt_ids, sampling, optimisations)._replace(hand_over=HandOver(handed.append))
         answer = self._run([request])[0]
         return answer, handed[0].to_bytes() if handed else b""
 
@@ -239,7 +239,9 @@ class EngineClient:
             taken = BegunAnswer.from_bytes(begun)
         except HandOverRefused as refused:
             raise EngineError(str(refused)) from None
-        return self._run([_request("begun", prompt_ids, sampling, optimisations)._replace(begun=taken)])[0]
+        return self._run(
+            [_request("begun", prompt_ids, sampling, optimisations)._replace(hand_over=HandOver(begun=taken))]
+        )[0]
 
     def stream(self, asked: AnswerRequest, tokens: PromptTokens) -> Iterator[Delta | Finished]:
         """The events of one answer up to its end, with what the cache holds; closed earlier, the iterator cancels it.
@@ -288,9 +290,9 @@ class EngineClient:
         try:
             for request in requests:
                 self.engine.submit(request)
-            while not isinstance(event := self._next(), StepRecord) or event.prefill_rows or event.running > most:
+            while not isinstance(event := self._next(), StepRecord) or event.rows.prefill or event.queue.running > most:
                 if isinstance(event, StepRecord):
-                    most = max(most, event.running)
+                    most = max(most, event.queue.running)
         finally:
             self._abandon([request.id for request in requests])
         return most
@@ -442,4 +444,4 @@ def _request(
 
 def whole_steps(steps: Sequence[StepRecord], batch: int) -> list[StepRecord]:
     """The steps that did nothing but write one token for each of ``batch`` answers."""
-    return [step for step in steps if step.prefill_rows == 0 and step.decode_rows == step.generated == batch]
+    return [step for step in steps if step.rows.prefill == 0 and step.rows.decode == step.generated == batch]

@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -75,6 +75,29 @@ class _Running:
     left: int
 
 
+@dataclass(slots=True)
+class _Driver:
+    """One caller that drives the engine alone for now: ``taker`` hears of its events."""
+
+    taker: Callable[[Event], None]
+    had_model: bool
+    """True if a model was loaded when that began."""
+    missed: dict[type[Event], Event] = field(default_factory=dict)
+    """The last events of their kinds that listeners did not hear of meanwhile."""
+    held: list[Command] = field(default_factory=list)
+    """What others ordered meanwhile."""
+
+    def miss(self, event: Event) -> None:
+        """Keep what listeners must know in the end: what is loaded, with its adapters, and the switches."""
+        if isinstance(event, Loaded | Unloaded):
+            before = self.missed.get(Loaded)
+            if isinstance(event, Loaded) and isinstance(before, Loaded):  # the model was loaded before its cache was
+                event = msgspec.structs.replace(event, rebuilt=event.rebuilt and before.rebuilt)
+            self.missed.clear()
+        if isinstance(event, Loaded | Unloaded | Adapters | Options):
+            self.missed[type(event)] = event
+
+
 class EngineHub:
     """One engine for all sessions. Everything but ``_emit`` is called in the event loop's thread."""
 
@@ -96,14 +119,7 @@ class EngineHub:
         self._ids: OrderedDict[str, str] = OrderedDict()
         self._listeners: list[Callable[[Event], None]] = []
         self._watchers: list[Callable[[StepRecord], None]] = []
-        self._taker: Callable[[Event], None] | None = None
-        """Who drives the engine alone for now."""
-        self._missed: dict[type[Event], Event] = {}
-        """The last events of their kinds that listeners did not hear of meanwhile."""
-        self._had_model = False
-        """True if a model was loaded when that began."""
-        self._held: list[Command] = []
-        """What others ordered meanwhile."""
+        self._driver: _Driver | None = None
         self._numbers = itertools.count(1)
         self._stirred = asyncio.Event()
 
@@ -161,17 +177,20 @@ class EngineHub:
 
     def submit(self, command: Command) -> None:
         """Send a command to the engine; one that changes what it serves waits while somebody drives it alone."""
-        if self._taker is not None and isinstance(command, Set | LoadModel | Unload | LoadAdapter | UnloadAdapter):
-            self._held.append(command)
+        changes = isinstance(command, Set | LoadModel | Unload | LoadAdapter | UnloadAdapter)
+        if self._driver is not None and changes:
+            self._driver.held.append(command)
         else:
             self.engine.submit(command)
 
     def cancel_load(self) -> None:
         """Stop the load in progress and those that wait, but for those of somebody who drives the engine alone."""
-        if self._taker is None:
+        driver = self._driver
+        if driver is None:
             self.engine.cancel_load()
-        loads = [command for command in self._held if isinstance(command, LoadModel)]
-        self._held = [command for command in self._held if command not in loads]
+            return
+        loads = [command for command in driver.held if isinstance(command, LoadModel)]
+        driver.held = [command for command in driver.held if command not in loads]
         for load in loads:
             text = f"Loading {load_name(load.path)} was cancelled."
             self._dispatch(Error(code="load_cancelled", message=text))
@@ -179,19 +198,18 @@ class EngineHub:
     def divert(self, taker: Callable[[Event], None]) -> None:
         """Let one caller drive the engine alone: ``taker`` hears of every event, in the engine's thread, and others of
         the steps alone. Nothing may be in progress."""
-        self._missed.clear()
-        self._had_model = self.loaded is not None
-        self._taker = taker
+        self._driver = _Driver(taker, self.loaded is not None)
 
     def resume(self) -> None:
         """End that: the others hear of what is loaded and set now, if that changed, and what they ordered is done."""
-        self._taker = None
-        if not self._had_model:
-            self._missed.pop(Unloaded, None)  # of what they did not know of
-        for event in self._missed.values():
+        driver, self._driver = self._driver, None
+        if driver is None:
+            return
+        if not driver.had_model:
+            driver.missed.pop(Unloaded, None)  # of what they did not know of
+        for event in driver.missed.values():
             self._dispatch(event)
-        held, self._held = self._held, []
-        for command in held:
+        for command in driver.held:
             self.engine.submit(command)
 
     def add(self, request: AddRequest, listener: Callable[[RequestEvent], None]) -> str:
@@ -295,25 +313,15 @@ class EngineHub:
             self._call_in_loop(self._died)
 
     def _emit(self, event: Event) -> None:
-        if (taker := self._taker) is not None:
-            taker(event)
+        if (driver := self._driver) is not None:
+            driver.taker(event)
             if not isinstance(event, StepRecord):
-                self._miss(event)
+                driver.miss(event)
                 return
         self._events.append(event)
         if not self._woken:
             self._woken = True
             self._call_in_loop(self._drain)
-
-    def _miss(self, event: Event) -> None:
-        """Keep what listeners must know in the end: what is loaded, with its adapters, and the switches."""
-        if isinstance(event, Loaded | Unloaded):
-            before = self._missed.get(Loaded)
-            if isinstance(event, Loaded) and isinstance(before, Loaded):  # the model was loaded before its cache was
-                event = msgspec.structs.replace(event, rebuilt=event.rebuilt and before.rebuilt)
-            self._missed.clear()
-        if isinstance(event, Loaded | Unloaded | Adapters | Options):
-            self._missed[type(event)] = event
 
     def _call_in_loop(self, function: Callable[[], None]) -> None:
         loop = self._loop
@@ -340,7 +348,7 @@ class EngineHub:
         match event:
             case StepRecord():
                 self.window.add(event)
-                if self._taker is None:
+                if self._driver is None:
                     self.measurements.add(event)
                 for watcher in self._watchers:
                     watcher(event)

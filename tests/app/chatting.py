@@ -22,7 +22,7 @@ from app.theme.theme import Theme
 
 def chat_page(link: EngineLink, history: HistoryStore, theme: Theme) -> ChatPage:
     """The page alone, with settings of the test's own."""
-    store = SettingsStore(paths.config_dir() / "settings.json")
+    store = SettingsStore(paths.settings_file())
     return ChatPage(link, history, ModelLoads(link, LoadChoice(link, store, ModelLibrary(link))), theme)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.protocol import Acceptance, MemoryByOwner, OptionSpec, PageCounts, QueueCounts, Telemetry
+from tests.kit.specs import spec_of
 
 GB = 10**9
 DRAFTERS = ("draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp", "assistant")
@@ -23,7 +24,7 @@ def switch(**changes: object) -> OptionSpec:
         "shows": "tokens per second",
         "compare": [False, True],
     }
-    return OptionSpec(**{**fields, **changes})
+    return spec_of(**{**fields, **changes})
 
 
 def choice(value: str = "off", **changes: object) -> OptionSpec:
@@ -40,7 +41,7 @@ def choice(value: str = "off", **changes: object) -> OptionSpec:
     return switch(**{**fields, "value": value, **changes})
 
 
-def number(value: int = 0, **changes: object) -> OptionSpec:
+def number(value: float = 0, **changes: object) -> OptionSpec:
     fields: dict = {
         "key": "draft_length",
         "title": "Draft length",

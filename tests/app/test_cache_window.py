@@ -12,7 +12,8 @@ from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
 from app.panel.cost import describe
 from app.program import WindowProgram
-from app.window.window import CACHE_HEIGHTS, MainWindow
+from app.window.folds import CACHE_HEIGHTS
+from app.window.window import MainWindow
 from app.window.wirings.measure import NO_CHAT
 from engine import protocol as p
 from tests.app.conftest import fold

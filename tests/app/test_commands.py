@@ -149,10 +149,10 @@ def program(make_program) -> WindowProgram:
 def palette(program: WindowProgram, words: str = "") -> Palette:
     """The palette as Ctrl+K opens it, with words typed."""
     window = program.window
-    if window._palette is None or window._palette.isHidden():
+    if window.dialogs.palette is None or window.dialogs.palette.isHidden():
         window.commands.shortcuts[[*_bound(window)].index("Ctrl+K")].activated.emit()
-    window._palette.field.setText(words)
-    return window._palette
+    window.dialogs.palette.field.setText(words)
+    return window.dialogs.palette
 
 
 def _bound(window: MainWindow) -> list[str]:
@@ -262,7 +262,7 @@ def test_every_command_of_the_table_can_be_run(program):
 
 @pytest.fixture
 def dialog(program) -> ShortcutsDialog:
-    program.window.show_shortcuts()
+    program.window.dialogs.show_shortcuts()
     return program.window.findChild(ShortcutsDialog)
 
 

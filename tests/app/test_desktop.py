@@ -151,19 +151,19 @@ def test_closing_leaves_it_in_the_tray_only_if_the_person_chose_that_and_there_i
     with qtbot.assertNotEmitted(window.left):
         window.close()
     assert not window.isVisible()
-    window.to_front()
+    window.presence.to_front()
     program.desktop.available = lambda: False
     with qtbot.waitSignal(window.left):
         window.close()
     program.desktop.available = lambda: True
-    window.to_front()
+    window.presence.to_front()
     window.close()
     assert not window.isVisible()
-    window.unfinished = lambda: ["An answer is being written."]
-    window.quit()
+    window.presence.unfinished = lambda: ["An answer is being written."]
+    window.presence.quit()
     assert window.isVisible(), "what would be lost is asked about where it can be seen"
     window.findChild(QMessageBox, "window.leave").close()
-    window.unfinished = list
+    window.presence.unfinished = list
     quits = next(each for each in window.findChildren(QShortcut) if each.key().toString() == "Ctrl+Q")
     with qtbot.waitSignal(window.left):
         quits.activated.emit()

@@ -411,7 +411,7 @@ def test_the_window_asks_before_it_closes_over_what_is_not_saved(start, qtbot, t
         assert "A chat is not saved" in box.text()
         assert {button.text() for button in box.buttons()} == {"Save elsewhere…", "Close anyway", "Keep open"}
         file = tmp_path / "elsewhere.md"
-        program.window.unfinished = lambda: ["An answer is being written."]
+        program.window.presence.unfinished = lambda: ["An answer is being written."]
         leave = next(button for button in box.findChildren(QPushButton) if "anyway" in button.text())
         leave.click()
         assert program.window.isVisible()
@@ -420,7 +420,7 @@ def test_the_window_asks_before_it_closes_over_what_is_not_saved(start, qtbot, t
         program.window.close()
         assert program.leaving.box is None, "that was answered"
         quit_box.reject()
-        program.window.unfinished = list
+        program.window.presence.unfinished = list
         answer(program, qtbot, "more while it is held")
         program.window.close()
         box = program.leaving.box

@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QTextEdit
 
+from app.chat.session.drafts import DraftTexts
 from app.chat.transcript.text import found
 from app.history.chat_list import RUNNING, UNREAD
 from app.history.records import Chat, Draft, StoredMessage
@@ -112,7 +113,7 @@ def test_unsent_text_is_forgotten_only_once_its_message_is_kept(start, qtbot, mo
         program.history, "_write", lambda sql, *rest, **more: (jobs.append(sql), write(sql, *rest, **more))
     )
     qtbot.keyClicks(program.chat.composer.edit, "precious")
-    program.chat.drafts.save()
+    program.chat.findChild(DraftTexts).save()
     answer(program, qtbot, "")
     forgotten = next(number for number, sql in enumerate(jobs) if sql.startswith("DELETE FROM drafts"))
     asked = next(number for number, sql in enumerate(jobs) if sql.startswith("INSERT INTO messages"))

@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from app import model_dialog
+from app.chat.context.count import ContextCounter
 from app.link.link import LinkState
 from app.link.switches import Switches
 from app.program import WindowProgram
@@ -348,8 +349,9 @@ def test_after_leaving_out_the_counter_shows_what_the_model_sees(start, qtbot) -
         answer(program, qtbot, text)
     usage = page.session.talk.path[-1].stats.usage
     sees = usage.prompt_tokens + usage.generated_tokens
-    page.counter._tokens = 6_699  # what the whole conversation takes
-    page.counter._show()
+    counter = page.findChild(ContextCounter)
+    counter._tokens = 6_699  # what the whole conversation takes
+    counter._show()
     assert page.header.context.text == f"context {min(2048, sees):,} / 2,048"
     assert "The conversation has 6,699 tokens" in page.header.context.toolTip().replace("\n", " ")
 

@@ -17,7 +17,7 @@ from app.documents.prompt import quoted
 from app.documents.records import DocumentPassage, of_text
 from app.language import figure, plural, tr
 from app.opening import trouble
-from app.paths import assets_dir, config_dir
+from app.paths import assets_dir, settings_file
 from app.settings.store import SettingsStore
 from app.words import size
 
@@ -66,7 +66,7 @@ def test_without_qts_libraries_the_language_is_english(monkeypatch: pytest.Monke
 
 
 def test_the_setting_is_read_before_the_settings_are(qapp: QApplication) -> None:
-    store = SettingsStore(config_dir() / "settings.json")
+    store = SettingsStore(settings_file())
     store.update(language="de")
     try:
         assert language.setting() == "de"

@@ -98,7 +98,7 @@ def test_what_a_load_makes_is_set_before_it(qtbot, make_link, monkeypatch) -> No
     link = make_link()
     cache = next(spec for spec in link.catalogue if spec.key == "kv_kind")
     with qtbot.waitSignal(link.options, timeout=5_000):
-        link.send(p.Set(key="kv_kind", value=cache.choices[1]))
+        link.send(p.Set(key="kv_kind", value=cache.choices[1].key))
     sent: list[p.Message] = []
     send = link._transmit
     monkeypatch.setattr(link, "_transmit", lambda message: (sent.append(message), send(message)))

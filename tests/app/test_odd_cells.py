@@ -176,7 +176,7 @@ def test_an_odd_value_costs_its_setting_alone(qapp, tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("value", ["NaN", "1e308", "9223372036854775807", "[]"])
 def test_the_window_starts_whatever_is_in_its_settings(start, value: str) -> None:
-    path = paths.config_dir() / "settings.json"
+    path = paths.settings_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{" + ", ".join(f'"{name}": {value}' for name in UserSettings.__struct_fields__) + "}")
     program = start(model=False)

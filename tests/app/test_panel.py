@@ -75,9 +75,7 @@ def test_rows_stay_where_another_model_brings_others(panel):
 
 
 def test_a_fraction_is_shown_as_it_is(qtbot, panel):
-    spec = msgspec.structs.replace(
-        number(), key="room", kind="float", value=1.0, default=1.0, minimum=0.0, maximum=9.0, zero_means="off"
-    )
+    spec = number(1.0, key="room", kind="float", default=1.0, minimum=0.0, maximum=9.0, zero_means="off")
     panel.set_catalogue([spec])
     box = panel.row("room").findChild(QDoubleSpinBox)
     shown = []
@@ -247,7 +245,9 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
         return {key: row.geometry() for key, row in panel._rows.items() if row.isVisible()}
 
     before = heights()
-    measurable = [key for key in before if not panel.spec(key).metric.elsewhere and not panel.spec(key).disabled_reason]
+    measurable = [
+        key for key in before if not panel.spec(key).measure.metric.elsewhere and not panel.spec(key).disabled_reason
+    ]
     assert len(measurable) > 8
     for key in measurable:
         panel.show_progress(key, CompareProgress(id="1", done=12, total=18))
@@ -349,7 +349,7 @@ def test_words():
 def test_marks_in_the_plots_are_short_and_none_is_like_another():
     labels = {}
     for spec in catalogue.state(catalogue.defaults(), frozenset()):
-        values = {"bool": [False, True], "choice": spec.choices}.get(spec.kind, [spec.default, spec.maximum])
+        values = {"bool": [False, True], "choice": [*spec.titles]}.get(spec.kind, [spec.default, spec.range.maximum])
         for value in values:
             labels[spec.key, value] = event_label(spec, value)
             assert labels[spec.key, value].startswith(spec.title[:15].split(" (")[0])

@@ -21,7 +21,7 @@ from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip, still
 from app.plots.timeline import TimelineChart
 from app.theme.widgets import ElidedLabel
 from app.words import kv_cached, size, waste
-from engine.protocol import Acceptance, GpuReading, PageCounts, PhaseChange, QueueCounts, ServiceFigures
+from engine.protocol import Acceptance, GpuReading, Latencies, PageCounts, PhaseChange, QueueCounts, ServiceFigures
 from tests.app.specs import frame
 
 
@@ -74,7 +74,7 @@ def test_words_of_a_frame():
     assert kv_cached(one) == one.memory.kv_used // 4
     assert "pages 459 in use · 153 cached of 4,096" in words.one_line(one)
     assert "Bytes read for a token: 4.1 GB" in words.details(frame(0, bytes_per_token=4.1e9))
-    said = words.latency(frame(0, ttft_ms=61.0, itl_p50_ms=9.5, bandwidth_share=0.05))
+    said = words.latency(frame(0, latency=Latencies(ttft_ms=61.0, itl_p50_ms=9.5), bandwidth_share=0.05))
     assert said == ("TTFT 61 ms · 9.5 ms/token", "5 % of memory bandwidth (the limit for one chat)")
     assert words.latency(frame(0, prefilled_per_second=1234.0)) == ("prefill: 1,234 tokens/s", "")
     assert [words.count(value) for value in (0, 2.5, 1000)] == ["0", "2.5", "1,000"]

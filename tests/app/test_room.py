@@ -94,7 +94,7 @@ def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program
     one = Side("One", "", "what it wrote " * 200)
     dialogs = [
         ShortcutsDialog(window.commands.keymap, window),
-        LogDialog(window._log_file, program.theme, window),
+        LogDialog(window.dialogs.log_file, program.theme, window),
         AboutDialog(licences_dir(), program.theme, window),
         SideBySide(one, one._replace(text="something else"), "", program.theme, window),
         LoadSettingsDialog(

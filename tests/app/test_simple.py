@@ -70,17 +70,18 @@ def test_it_holds_over_a_restart_and_goes_from_a_page_that_it_hides(program, sta
     window.show_page(MainWindow.LAB)
     program.store.update(simple=True)
     assert window.page == MainWindow.CHAT
-    window.show_palette()
-    window._palette.field.setText("optimisation")
-    groups = {window._palette.rows.found(window._palette.rows.index(row)).command.group for row in range(3)}
+    window.dialogs.show_palette()
+    window.dialogs.palette.field.setText("optimisation")
+    rows = window.dialogs.palette.rows
+    groups = {rows.found(rows.index(row)).command.group for row in range(3)}
     assert not groups & {"Optimisation", "Lab"}
     program.close()
     again = start(model=False)
     assert pages(again.window) == ["Chat", "Models", "Help", "Settings"]
     assert not again.window.plots.isVisible()
-    again.window.show_palette()
-    again.window._palette.field.setText("simple mode show")
-    qtbot.keyClick(again.window._palette.field, Qt.Key.Key_Return)
+    again.window.dialogs.show_palette()
+    again.window.dialogs.palette.field.setText("simple mode show")
+    qtbot.keyClick(again.window.dialogs.palette.field, Qt.Key.Key_Return)
     assert "Lab" in pages(again.window)
     unfold(again)
     assert again.window.panel.isVisible()

@@ -11,7 +11,7 @@ from app.plots import words
 from app.plots.acceptance import MOST_SERIES, AcceptanceChart, caption, reasoning, series
 from app.proposers import color, proposer
 from app.theme.theme import DARK, LIGHT
-from engine.protocol import Acceptance, QueueCounts
+from engine.protocol import Acceptance, Latencies, QueueCounts
 from tests.app.specs import DRAFTERS, frame
 
 
@@ -99,7 +99,7 @@ def test_the_last_answers_bars_stay_until_the_next(chart) -> None:
     chart.add(frame(5, acceptance=[draft_tokens("ngram", 2, 1)], queue=busy))
     chart.refresh()
     assert chart.figure.text() == "50 %"
-    chart.add(frame(6, acceptance=[], queue=busy, itl_p50_ms=9.0))
+    chart.add(frame(6, acceptance=[], queue=busy, latency=Latencies(itl_p50_ms=9.0)))
     chart.refresh()
     assert chart.figure.text() == "–", "it decodes without drafts"
     assert chart._caption.text() == "The last answer used no speculation."

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QLabel, QPushButton
 from app.chat.page import ChatPage
 from app.chat.settings.servers_dialog import NONE, ServersDialog, request_of
 from app.chat.settings.tool_choice import OFF, SERVERS, ToolChoice
+from app.chat.settings.tools import ChatTools
 from app.link.calls import Calls
 from engine.protocol.mcp import AddServer
 from engine.protocol.rounds import CHANGED
@@ -60,7 +61,7 @@ def page(qtbot, make_link, history, theme, answers: Path, asked: list[tuple[str,
 
 @pytest.fixture
 def dialog(qtbot, page: ChatPage, asked: list[tuple[str, Any]]) -> ServersDialog:
-    page.tools.open_servers()
+    page.findChild(ChatTools).open_servers()
     (dialog,) = page.findChildren(ServersDialog)
     qtbot.waitUntil(lambda: "files" in labels(dialog))
     return dialog

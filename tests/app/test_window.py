@@ -265,7 +265,7 @@ def test_the_panel_leads_to_the_help_and_is_led_to(qtbot, program):
     window, panel = program.window, program.window.panel
     panel.row("kv_cache").help.click()
     assert window.page == MainWindow.HELP
-    assert window.help_page.text.toPlainText().startswith("KV cache\n")
+    assert window.findChild(HelpPage).text.toPlainText().startswith("KV cache\n")
     assert not panel._rest.isVisibleTo(panel)
     assert window.show_switch("chunked_prefill")
     assert (window.page, panel.row("chunked_prefill").isVisible()) == (MainWindow.CHAT, True)
@@ -481,7 +481,7 @@ def test_a_broken_settings_file_is_a_notice(qtbot, make_program, own_folders):
 def test_a_second_start_brings_the_window_back(qtbot, make_program):
     window = make_program(model=False).window
     window.setWindowState(Qt.WindowState.WindowMinimized)
-    window.to_front()
+    window.presence.to_front()
     assert not window.windowState() & Qt.WindowState.WindowMinimized
     assert window.isVisible()
 

@@ -204,11 +204,11 @@ class Soak:
 
     def _set(self, kinds: bool) -> None:
         spec = self._random.choice([spec for spec in self._engine.catalogue_state() if _settable(spec, kinds)])
-        values: list[Value] = [spec.default, *spec.compare]
+        values: list[Value] = [spec.default, *spec.measure.compare]
         if spec.kind == "bool":
             values = [True, False]
         elif spec.kind == "choice":
-            values = [choice for choice in spec.choices if choice not in spec.disabled_choices]
+            values = [choice for choice in spec.titles if choice not in spec.disabled_choices]
         self._submit("KV kinds" if kinds else "switches", Set(key=spec.key, value=self._random.choice(values)))
 
     def _submit(self, counted: str, command: Command) -> None:
@@ -310,6 +310,10 @@ class Soak:
 
 
 def _settable(spec: OptionSpec, kinds: bool) -> bool:
-    if spec.disabled_reason or spec.key in _LEFT_ALONE or not (spec.choices or spec.compare or spec.kind == "bool"):
+    if (
+        spec.disabled_reason
+        or spec.key in _LEFT_ALONE
+        or not (spec.choices or spec.measure.compare or spec.kind == "bool")
+    ):
         return False
     return spec.applies == "cache" if kinds else spec.applies in ("live", "next request")

@@ -50,7 +50,7 @@ class Served:
 
     def shown(self, key: str) -> list[Value]:
         """The values of a switch that the catalogue offers."""
-        return list(next(spec.choices for spec in self.engine.catalogue_state() if spec.key == key))
+        return list(next(spec.titles for spec in self.engine.catalogue_state() if spec.key == key))
 
     def ask(self, number: int, overrides: dict[str, Value]) -> None:
         sampling = Sampling(temperature=0.0, max_tokens=60, ignore_eos=True)
@@ -92,7 +92,7 @@ def check(
     assert len(usages) == len(PROMPTS)
     assert any(usage.cached_tokens for usage in usages) is shares, "prefix hits"
     assert sum(step.preemptions for step in busy.heard.steps) > 0
-    assert any(step.prefill_rows and step.decode_rows for step in busy.heard.steps), "chunks beside decoding"
+    assert any(step.rows.prefill and step.rows.decode for step in busy.heard.steps), "chunks beside decoding"
     drafts = [draft for step in busy.heard.steps for draft in step.drafts]
     assert sum(draft.draft_tokens for draft in drafts if draft.proposer == speculation) > 0
     return busy

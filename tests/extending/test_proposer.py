@@ -20,7 +20,7 @@ def test_a_technique_is_known_everywhere_by_its_record() -> None:
     catalogue.register(TECHNIQUE)
     specs = {spec.key: spec for spec in catalogue.state(catalogue.defaults(), {"model"})}
     speculation = specs[keys.SPECULATION]
-    assert (speculation.choices[-1], speculation.choice_titles[-1]) == ("bigram", "Last followers")
+    assert [*speculation.titles.items()][-1] == ("bigram", "Last followers")
     assert speculation.reference.endswith(TECHNIQUE.paper)
     assert {key for key, spec in specs.items() if "bigram" in spec.of_values} == {*TECHNIQUE.uses}
     assert "MTP layers and a table of followers draft" in explanation(specs[keys.TREE_NODES])

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 
 from engine.cache.stores.packed import Flush, PackedKV
-from engine.compute.attention.interface import AttnSpec
+from engine.compute.attention.interface import AttnSpec, NewRows
 from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.attention.triton import (
     byte_kernels,
@@ -91,7 +91,7 @@ def whole(kind: str, dtype: torch.dtype, widths: tuple[int, int] = (128, 128), c
     q, k, v = qkv[..., : widths[0]].split((32, 8, 8), 1)
     numbers = torch.empty(1, dtype=torch.int64, device=META)
     rope = TableRotaryStep(torch.empty(4096, 2, widths[0], dtype=dtype, device=META), numbers)
-    new = launch.NewRows(k, v[..., : widths[1]], rope, numbers)
+    new = NewRows(k, v[..., : widths[1]], rope, numbers)
     with recorded(KERNELS) as found:
         launch.attend(q, kv, AttnSpec(0.1), batch, arrived=trial.arrivals(META), new=new)
     assert len(found) == 1

@@ -226,7 +226,7 @@ def measure(
                 "high": gain.high,
                 "holds": kept / reached if reached else 0.0,
                 "tokens_per_step": sum(step.generated for step in steps)
-                / max(1, sum(step.decode_rows for step in steps)),
+                / max(1, sum(step.rows.decode for step in steps)),
             },
         )
 

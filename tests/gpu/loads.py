@@ -125,9 +125,9 @@ class Weights(Fakes):
 # --- trials ----------------------------------------------------------------------------------------------------------
 
 PROOFS: dict[tuple[Any, str], Callable[..., object]] = {
-    (trial, "disagrees"): lambda *traits: trial.compare(*traits[:6], CPU, per_kv=traits[7]),
-    (trial, "merges_wrongly"): lambda *traits: trial.compare_merges(*traits[:5], CPU, per_kv=traits[6]),
-    (trial, "writes_wrongly"): lambda *traits: trial.compare_writes(*traits[:6], CPU, per_kv=traits[7]),
+    (trial, "disagrees"): lambda traits, _: trial.compare(traits, CPU),
+    (trial, "merges_wrongly"): lambda traits, _: trial.compare_merges(traits, CPU),
+    (trial, "writes_wrongly"): lambda traits, _: trial.compare_writes(traits, CPU),
     (pack_trial, "disagrees"): lambda *traits: pack_trial.compare(*traits[:-1], CPU),
     (quest_trial, "disagrees"): lambda *traits: quest_trial.compare(*traits[:-1], CPU),
     (merging, "disagrees"): lambda *traits: merging.compare(*traits[:-1], CPU),

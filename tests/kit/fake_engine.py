@@ -43,6 +43,7 @@ from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
 from tests.kit.fake_cache import FakeCache
 from tests.kit.fake_speculation import STEP, acceptance, drafters, exactness, source, switches
+from tests.kit.specs import refusing, spec_of
 
 THREADS = "kvasir-fake-engine"
 """How all threads of an engine are called: tests of the window may leave none behind."""
@@ -133,10 +134,8 @@ def catalogue() -> list[p.OptionSpec]:
     """A catalogue with one entry of each kind."""
 
     def entry(**fields: object) -> p.OptionSpec:
-        base = dict(
-            explains="What it does. What it costs.", shows="token rate", scope="request", applies="next request"
-        )
-        return p.OptionSpec(**{**base, **fields})
+        base = dict(explains="What it does. What it costs.", scope="request", applies="next request")
+        return spec_of(**{**base, **fields})
 
     return [
         entry(key="kv_cache", title="KV cache", group="Cache", kind="bool", default=True, value=True, exactness="lossless", compare=[False, True],
@@ -209,7 +208,7 @@ class Engine:
     def refuse_helpers(self) -> None:
         """As after a load of a model that nothing drafts for."""
         self.catalogue = [
-            msgspec.structs.replace(s, value="off", disabled_choices={"draft": "Needs a draft model."})
+            msgspec.structs.replace(refusing(s, {"draft": "Needs a draft model."}), value="off")
             if s.key == "speculation"
             else s
             for s in self.catalogue
@@ -472,7 +471,7 @@ class Session:
         A switch of the engine is set both ways, as by the real one.
         """
         spec = next(spec for spec in self.engine.catalogue if spec.key == message.key)
-        values = message.values or spec.compare
+        values = message.values or [*spec.measure.compare]
         asked = message.prompt if isinstance(message.prompt, str) else message.prompt[-1].content
         stopped = self.engine.cancelled.setdefault(message.id, threading.Event())
         both_ways = spec.applies in ("cache", "reload")
@@ -489,7 +488,7 @@ class Session:
         if both_ways:
             self.take(message.key, spec.value)
         same = "differ" not in asked
-        metrics = [p.Metric(figure="tokens_per_second", title="tokens/s"), spec.metric]
+        metrics = [p.Metric(figure="tokens_per_second", title="tokens/s"), spec.measure.metric]
         effects = [
             p.Effect(metric=metric, before=40, after=84, ratio=2.1, low=1.9, high=2.3, pairs=8, verdict="better")
             for metric in dict.fromkeys(metrics)

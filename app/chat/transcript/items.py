@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.chat.transcript.message import FOOTER_PX, MessageView
@@ -24,6 +25,9 @@ class TranscriptItem:
     """The code blocks, counted from the top, whose long lines the person wrapped."""
     beside: bool = False
     """True if it stands in a column beside others."""
+    saved: Sequence[str] | None = None
+    """For each document what the cache saved of reading it; None where an answer has come or ended since that was
+    asked."""
     view: MessageView | None = field(default=None, repr=False)
 
     def drop(self) -> None:

@@ -16,7 +16,7 @@ from app.chat.transcript.calls import CallBlock, ResultBlock
 from app.chat.transcript.documents import DocumentBlock
 from app.chat.transcript.folded import Folded
 from app.chat.transcript.footer import Footer
-from app.chat.transcript.lesson import lesson
+from app.chat.transcript.offered import Place, offered
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
@@ -68,10 +68,7 @@ class MessageView(QWidget):
         self._message = message
         self._spans: Sequence[TextSpan] = message.spans
         self._tint = False
-        self._last = self._queued = self._beside = False
-        self._hovered = False
-        self._focused = False
-        self._actions = False
+        self._place = Place()
         self._growing: GrowingText | None = None
         self._blocks: list[Block] = []
         self._heights: list[int] = []
@@ -116,7 +113,7 @@ class MessageView(QWidget):
     @property
     def focused(self) -> bool:
         """True if the keyboard focus is on this message or inside it."""
-        return self._focused
+        return self._place.focused
 
     @property
     def waiting_text(self) -> str:
@@ -222,13 +219,13 @@ class MessageView(QWidget):
 
     def set_last(self, last: bool, queued: bool = False) -> None:
         """``queued``: it waits for the model, and will be answered by itself."""
-        self._last, self._queued = last, queued
+        self._place.last, self._place.queued = last, queued
         self._update_actions()
 
     def set_beside(self, beside: bool) -> None:
         """``beside``: it stands in a column, whose frame has what can be done with it."""
-        if beside != self._beside:
-            self._beside = beside
+        if beside != self._place.beside:
+            self._place.beside = beside
             self._update_actions()
 
     @property
@@ -306,8 +303,8 @@ class MessageView(QWidget):
 
     def set_focused(self, focused: bool) -> None:
         """Set whether the keyboard focus is on this message or inside it (the transcript knows)."""
-        if focused != self._focused:
-            self._focused = focused
+        if focused != self._place.focused:
+            self._place.focused = focused
             self._update_actions()
 
     # --- inside ----------------------------------------------------------------------------------------------------
@@ -378,7 +375,7 @@ class MessageView(QWidget):
         else:
             widget = _KINDS[block.kind](self._theme, home)
         if isinstance(widget, TableBlock):
-            widget.show_actions(self._actions)
+            widget.show_actions(self._place.near)
         if isinstance(widget, CodeBlock):
             widget.refolded.connect(lambda: self._on_refolded(widget))
         else:
@@ -446,37 +443,14 @@ class MessageView(QWidget):
         return height + 2
 
     def _hover(self, hovered: bool) -> None:
-        self._hovered = hovered
+        self._place.hovered = hovered
         self._update_actions()
 
     def _update_actions(self) -> None:
-        message = self._message
-        names: tuple[str, ...]
-        if message.role == "tool":
-            names = ("retry",) if self._last else ()
-        elif message.role == "user" and self._queued:
-            names = ("edit", "copy")
-        elif message.role == "user":
-            names = (*(("retry",) if self._last else ()), "edit", "begin", "copy")
-        else:
-            own = message.stats.edited or message.stats.continued_at
-            names = ("copy", "regenerate", *(() if own else ("again",))) if message.content else ("regenerate",)
-            if not message.calls:
-                names = ("edit", *names)
-            if self._last and message.unfinished and (message.content or message.thinking):
-                names = ("continue", *names)
-            if message.stats.repeat is not None:
-                names = (*names, "compare")
-            if message.stats.reason == "context":
-                names = (*names, "overflow")
-            if self._last and lesson(message):
-                names = ("learn", *names)
-        visible = (self._hovered or self._focused or self._last) and message.state != "streaming" and not self._beside
-        self._footer.show_actions(visible, names)
-        self._actions = self._hovered or self._focused
+        self._footer.show_actions(*offered(self._message, self._place))
         for block in self._blocks:
             if isinstance(block, TableBlock):
-                block.show_actions(self._actions)
+                block.show_actions(self._place.near)
 
     def _name(self) -> None:
         who = WRITERS[self._message.role]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -50,6 +50,15 @@ Saved = Callable[[StoredMessage], Sequence[str]]
 """For each document of a message, what the cache saved of reading it."""
 
 
+class _Told(NamedTuple):
+    """What is asked of the messages on show; ``queued`` is the id of the one that waits for the model."""
+
+    branch: Branch = lambda _: (0, 1)
+    queued: str = ""
+    calls: Calls = lambda _: []
+    saved: Saved = lambda _: []
+
+
 class Transcript(QScrollArea):
     """Shows one branch of one chat. It follows the end only while the end is in sight."""
 
@@ -62,10 +71,7 @@ class Transcript(QScrollArea):
         super().__init__(parent)
         self._theme = theme
         self._items: list[TranscriptItem] = []
-        self._branch: Branch = lambda _: (0, 1)
-        self._queued = ""
-        self._calls: Calls = lambda _: []
-        self._saved: Saved = lambda _: []
+        self._told = _Told()
         self._tint = False
         self._stick = True
         self._syncing = False
@@ -119,11 +125,12 @@ class Transcript(QScrollArea):
 
         ``queued``: the one that waits for the model.
         """
-        self._branch, self._queued, self._calls, self._saved = branch, queued, calls, saved
+        self._told = _Told(branch, queued, calls, saved)
         old = {item.message.id: item for item in self._items}
         self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
         for item in old.values():
             item.drop()
+        self._forget_saved()
         for place, item in enumerate(self._items, beside - len(self._items)):
             if item.beside != (place >= 0):
                 item.beside, item.measured = place >= 0, False
@@ -144,6 +151,7 @@ class Transcript(QScrollArea):
             return
         self._pending.pop(message.id, None)
         item.message = message
+        self._forget_saved()
         if item.beside:
             self._columns.update_message(message)
         if item.view is not None:
@@ -152,6 +160,10 @@ class Transcript(QScrollArea):
         self._hide()
         self._compare_models()
         self._sync()
+
+    def _forget_saved(self) -> None:
+        for item in self._items:
+            item.saved = None
 
     def stream(self, message_id: str, snapshot: Callable[[], PartialAnswer]) -> None:
         """New text has come; ``snapshot`` is asked for all of it when the next frame is painted."""
@@ -406,14 +418,16 @@ class Transcript(QScrollArea):
             last = index == len(self._items) - 1
             assert item.view is not None
             item.view.set_beside(item.beside)
-            item.view.set_last(last, item.message.id == self._queued)
+            item.view.set_last(last, item.message.id == self._told.queued)
             item.view.set_dimmed(self._dimmed(index))
             item.view.show_model(item.other_model)
-            item.view.set_branch(*((0, 1) if item.beside else self._branch(item.message.id)))
-            if item.message.state != "streaming" and item.view.show_calls(self._calls(item.message)):
+            item.view.set_branch(*((0, 1) if item.beside else self._told.branch(item.message.id)))
+            if item.message.state != "streaming" and item.view.show_calls(self._told.calls(item.message)):
                 item.measured = False
-            if item.message.documents and item.view.show_saved(self._saved(item.message)):
-                item.measured = False
+            if item.message.documents:
+                item.saved = self._told.saved(item.message) if item.saved is None else item.saved
+                if item.view.show_saved(item.saved):
+                    item.measured = False
             if not item.measured:
                 fitted = item.view.fit(self._width(item))
                 changed |= fitted != item.height

@@ -49,7 +49,11 @@ class SwitchSetting(QWidget):
     def __init__(self, spec: OptionSpec, theme: Theme) -> None:
         super().__init__()
         # What the window's own model cannot do says nothing of the column's.
-        self._spec = msgspec.structs.replace(spec, disabled_reason="", disabled_choices={})
+        self._spec = msgspec.structs.replace(
+            spec,
+            disabled_reason="",
+            choices=[msgspec.structs.replace(each, disabled_reason="") for each in spec.choices],
+        )
         self._theme = theme
         name = in_two(known(spec.title))[0]
         title = named(ElidedLabel(name, ""), tooltip=tip(f"{known(spec.title)}\n{known(spec.explains)}"))

@@ -67,7 +67,7 @@ def first_value(spec: OptionSpec) -> Value:
     """Value of a switch when it is added: one that is not its default, so that there is a difference."""
     if spec.kind == "bool":
         return not spec.default
-    others = [value for value in (*spec.compare, *spec.choices) if value != spec.default]
+    others = [value for value in (*spec.measure.compare, *spec.titles) if value != spec.default]
     return others[0] if others else spec.default
 
 

@@ -35,8 +35,8 @@ class DesktopWiring(QObject):
             jobs.changed.connect(lambda jobs=jobs: self._on_jobs(jobs))
         desktop.show_asked.connect(self._toggle)
         desktop.new_chat_asked.connect(self._new_chat)
-        desktop.quit_asked.connect(window.quit)
-        window.hides = lambda: self._store.settings.close_to_tray and desktop.shown
+        desktop.quit_asked.connect(window.presence.quit)
+        window.presence.hides = lambda: self._store.settings.close_to_tray and desktop.shown
         window.left.connect(self._on_left)
         store.changed.connect(lambda names: self._show_icon() if "tray" in names else None)
         self._show_icon()
@@ -47,12 +47,12 @@ class DesktopWiring(QObject):
     def _toggle(self) -> None:
         """Bring the window to the front, or hide it where it is there already."""
         if self._window.isVisible() and self._desktop.in_front():
-            self._window.put_away()
+            self._window.presence.put_away()
         else:
-            self._window.to_front()
+            self._window.presence.to_front()
 
     def _new_chat(self) -> None:
-        self._window.to_front()
+        self._window.presence.to_front()
         self._window.show_page(MainWindow.CHAT)
         self._window.chat.new_chat()
 
@@ -83,11 +83,11 @@ class DesktopWiring(QObject):
             self._desktop.tell(title, words, self._show_models)
 
     def _show_models(self) -> None:
-        self._window.to_front()
+        self._window.presence.to_front()
         self._window.show_page(MainWindow.MODELS)
 
     def _open_chat(self, chat: str) -> None:
-        self._window.to_front()
+        self._window.presence.to_front()
         self._window.open_chat(chat)
 
     def _on_left(self) -> None:

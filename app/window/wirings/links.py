@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.chat.session.conversation import title_of
 from app.chat.transcript.lesson import lesson
+from app.help.page import HelpPage
 from app.history.records import StoredMessage
 from app.settings.store import SettingsStore
 from app.window.window import MainWindow
@@ -21,9 +22,11 @@ class LinksWiring(QObject):
     """Lives as long as the window. ``lab`` gives the Lab once its page has been shown. Whether the panel shows all
     switches is kept."""
 
-    def __init__(self, store: SettingsStore, window: MainWindow, lab: Callable[[], LabView | None]) -> None:
+    def __init__(
+        self, store: SettingsStore, window: MainWindow, help_page: HelpPage, lab: Callable[[], LabView | None]
+    ) -> None:
         super().__init__(window)
-        self._window, self._lab = window, lab
+        self._window, self._help, self._lab = window, help_page, lab
         panel = window.panel
         panel.show_all(store.settings.panel_all)
         panel.unfolded.connect(lambda on: store.update(panel_all=on))
@@ -42,7 +45,7 @@ class LinksWiring(QObject):
 
     def _show_help(self, key: str) -> None:
         self._window.show_page(MainWindow.HELP)
-        self._window.help_page.show_switch(key)
+        self._help.show_switch(key)
 
     def _show_lesson(self, message: StoredMessage) -> None:
         """The experiment that explains the figures of an answer, with that answer."""

@@ -9,7 +9,6 @@ import msgspec
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtWidgets import QWidget
 
-from app.language import known
 from app.link.link import EngineLink
 from app.models.load_settings import LoadSettingsDialog, Offers
 from app.models.state.loads import ModelLoads
@@ -63,11 +62,10 @@ class LoadSettingsWiring(QObject):
         welcome = self._link.welcome
         devices = (welcome.devices or [welcome.device]) if welcome is not None else []
         gpus = [device_key(device, devices) for device in devices if device.kind != "cpu"]
-        spec = self._spec()
-        if spec is not None:
-            spec = msgspec.structs.replace(spec, choice_titles=[known(title) for title in spec.choice_titles])
         drafts = {path: name for name, path in self._choice.known.items()}
-        return Offers(["auto", "cpu", *gpus], drafts, spec, sorted(self._store.settings.presets, key=str.casefold))
+        return Offers(
+            ["auto", "cpu", *gpus], drafts, self._spec(), sorted(self._store.settings.presets, key=str.casefold)
+        )
 
     def _on_load_asked(self, order: protocol.Load) -> None:
         """The precision of keys and values is a switch of the engine's: it is set before the load that needs it, and

@@ -181,6 +181,7 @@ class MeasureWiring(QObject):
 
 def compare_values(spec: protocol.OptionSpec) -> list[protocol.Value]:
     """The two values to replay: the engine's own pair, but a choice set to a third value takes the place of "on"."""
-    if spec.kind == "choice" and spec.compare and spec.value not in spec.compare:
-        return [spec.compare[0], spec.value]
-    return list(spec.compare)
+    pair = spec.measure.compare
+    if spec.kind == "choice" and pair and spec.value not in pair:
+        return [pair[0], spec.value]
+    return list(pair)

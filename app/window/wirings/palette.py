@@ -133,4 +133,4 @@ class PaletteWiring(QObject):
 
 def _values(spec: OptionSpec) -> list[Value]:
     """Values that have a name; numbers are typed in the panel."""
-    return [True, False] if spec.kind == "bool" else [*spec.choices] if spec.kind == "choice" else []
+    return [True, False] if spec.kind == "bool" else [*spec.titles] if spec.kind == "choice" else []

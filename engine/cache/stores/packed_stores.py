@@ -17,6 +17,8 @@ from engine.cache.stores.store import KVStore
 class TokenPackedStore(KVStore):
     """Each token packed by itself as it is written, kinds "int8", "fp8" and "int4" of `PackedKV`."""
 
+    written_by_kernels = True
+
     def __init__(
         self,
         kind: str,

@@ -34,6 +34,9 @@ class KVStore(PagedStore):
     """True if rows may choose pages by bounds of their keys; then it wants `Placement.pages`."""
     hadamard = False
     """True if the keys that it is given are to be mixed (`engine.compute.layers.hadamard`), and so queries too."""
+    written_by_kernels = False
+    """True if kernels may write a step's rows to the arenas as `write` does. A class whose `write` is another says it
+    anew."""
     recent: KVStore | None = None
     """Holds the tokens that are not packed yet, under the page numbers of group 1."""
     windowed: KVStore | None = None
@@ -95,6 +98,8 @@ class KVStore(PagedStore):
 
 class DenseKVStore(KVStore):
     """Arenas of numbers, to which a model's are rounded: [pages * 16, H_kv, d] twice a layer, of its own H_kv and d."""
+
+    written_by_kernels = True
 
     def __init__(
         self,

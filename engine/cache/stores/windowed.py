@@ -46,9 +46,10 @@ class WindowedStore(KVStore):
         self._last = self.num_groups - 1
         self.slots = WindowSlots(pages, windowed.pages, self.window, self.residual)
         """The slots of pages that are copied and moved."""
-        self._groups = [int(window is not None) for window in windows]
-        self._within = [self._groups[:layer].count(group) for layer, group in enumerate(self._groups)]
-        views = [self.parts[group].view(within) for group, within in zip(self._groups, self._within, strict=True)]
+        groups = [int(window is not None) for window in windows]
+        self._places = [(group, groups[:layer].count(group)) for layer, group in enumerate(groups)]
+        """Which of the parts has a layer, and which layer it is there."""
+        views = [self.parts[group].view(within) for group, within in self._places]
         self.pages, self.layers, self._views, self.device = pages, len(views), views, windowed.device
         self.ranks_pages, self.hadamard = ranks_pages, windowed.hadamard
         self._width = everything.page_bytes if everything is not None else 0
@@ -68,11 +69,11 @@ class WindowedStore(KVStore):
 
     def group_of(self, layer: int) -> int:
         """Implements `KVStore.group_of`."""
-        return self._last * self._groups[layer]
+        return self._last * self._places[layer][0]
 
     def resolve(self, layer: int, to: Placement) -> tuple[KVStore, int, Placement]:
         """Implements `KVStore.resolve`."""
-        group, within = self._groups[layer], self._within[layer]
+        group, within = self._places[layer]
         if group == 0:
             return self.parts[0], within, to
         if self.recent is None:

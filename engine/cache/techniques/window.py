@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from engine.cache.technique import PolicyTechnique
-from engine.catalogue import Choice, Option
+from engine.catalogue import Choice, Option, Relevance
 from engine.catalogue.exclusions import NOT_IN_TREE, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import CACHE_BYTES
-from engine.protocol import CACHE_GROUP, Value, keys
+from engine.protocol import CACHE_GROUP, Measure, NumberRange, Value, keys
 
 if TYPE_CHECKING:
     from engine.cache.policies import PagePolicy
@@ -58,17 +58,14 @@ WINDOW = PolicyTechnique(
             key=keys.WINDOW_TOKENS,
             title="Window size (tokens)",
             group=CACHE_GROUP,
-            lab="window",
             default=1024,
-            minimum=64,
-            maximum=1_048_576,
-            metric=CACHE_BYTES,
+            range=NumberRange(64, 1_048_576),
             applies="next request",
             exactness="approximate",
             explains="How many of the last tokens the sliding window keeps. "
             "Whole pages are kept, so it may be up to fifteen more.",
-            of=(keys.PAGE_POLICY, ("window_sinks",)),
-            shows="pages of a long answer",
+            relevant=Relevance(of=(keys.PAGE_POLICY, ("window_sinks",))),
+            measure=Measure("pages of a long answer", CACHE_BYTES, lab="window"),
             helps="A smaller window takes less memory.",
             costs="What lies before the window is forgotten.",
             source=("engine/cache/policies.py",),

@@ -7,6 +7,7 @@ sinks are all merges.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.store import KVStore
-from engine.compute.attention.rotation import RotaryStep
+from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.batch import Batch, HostShape
 
 
@@ -84,6 +85,30 @@ class AttnProblem(NamedTuple):
     ahead: bool = False  # rows see keys after their own (`KeyRange.ahead`)
 
 
+class NewRows(NamedTuple):
+    """Keys and values of a step whose sequences have one row each, not yet written; neither are keys and queries
+    rotated."""
+
+    k: Tensor
+    """[T, H_kv, d_k]; heads may lie apart, their channels not."""
+    v: Tensor
+    rope: RotaryStep | None
+    """None: nothing rotates."""
+    slots: Tensor
+    """[T] int64, where they go."""
+
+    @property
+    def form(self) -> Hashable:
+        """What of them decides a launch."""
+        turns = None
+        if isinstance(self.rope, TableRotaryStep):
+            turns = self.rope.width, 0
+        elif self.rope is not None:
+            turns = self.rope.width, self.rope.cos.stride(0)
+        aligned = all(x.is_meta or x.data_ptr() % 16 == 0 for x in (self.k, self.v))
+        return self.k.stride(), self.v.stride(), turns, aligned
+
+
 class AttentionBackend(Protocol):
     """One way to compute attention over paged keys."""
 
@@ -110,6 +135,22 @@ class AttentionBackend(Protocol):
         queries (None unless asked for). Query head h reads KV head h // (H / H_kv). `keys` leaves out keys; a row
         without any gives (0, -inf), and keys that no row sees do not matter, whatever numbers they are.
         """
+
+    def attend_new(
+        self,
+        q: Tensor,
+        new: NewRows,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Same as :meth:`attend`, of queries that are not rotated yet and rows that are not written: it does both.
+
+        None where it does not, as most backends never do, and nothing was done.
+        """
+        return None
 
 
 class ModelAttention(Protocol):

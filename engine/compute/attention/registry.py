@@ -10,21 +10,19 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV
-from engine.cache.stores.packed_stores import TokenPackedStore
-from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.stores.store import KVStore
 from engine.compute.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.compute.attention.backends.native import NativeAttention
 from engine.compute.attention.backends.reference import ReferenceAttention
 from engine.compute.attention.backends.sdpa import SdpaAttention
 from engine.compute.attention.cascade import Shared, clusters_of, find_shared
-from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
+from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, NewRows, merge
 from engine.compute.attention.memo import PerBatch
 from engine.compute.attention.parts import AttentionPart, parts_of
 from engine.compute.attention.quest import QuestAttention
 from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import merging
 from engine.compute.attention.triton.backend import TritonAttention
-from engine.compute.attention.triton.launch import NewRows
 from engine.compute.batch import Batch, HostShape
 
 
@@ -120,14 +118,12 @@ class AttentionDispatcher:
         store, layer, to = store.resolve(layer, batch.placement)
         kv = store.view(layer)
         q, k = qk.split((heads, qk.shape[1] - heads), 1)
-        if type(store) not in (DenseKVStore, TokenPackedStore):
-            return None  # one derived from these may write otherwise
+        if not store.written_by_kernels or kv.recent is not None or kv.bounds is not None:
+            return None  # not at all, or more than the rows
         if self._find_shared(q, kv, spec, batch, group) is not None:
             return None
-        backend = self._backend(q, kv, spec, batch)
-        if not isinstance(backend, TritonAttention) or backend.declines_new(q, kv, rope, spec, batch) is not None:
-            return None
-        return backend.attend_new(q, NewRows(k, v, rope, to.slots[0]), kv, spec, batch, group, need_lse)
+        new = NewRows(k, v, rope, to.slots[0])
+        return self._backend(q, kv, spec, batch).attend_new(q, new, kv, spec, batch, group, need_lse)
 
     def shares_keys(self, host: HostShape) -> bool:
         """Implements `ModelAttention.shares_keys`."""

@@ -7,15 +7,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from engine.cache.stores.packed import Placement
-from engine.cache.stores.packed_stores import TokenPackedStore
-from engine.cache.stores.store import DenseKVStore, KVStore
-from engine.cache.techniques.kivi.store import KiviStore
+from engine.cache.stores.store import KVStore
 from engine.cache.techniques.quest.store import QuestStore
 from engine.compute.attention.rotation import RotaryStep, rotate
 from engine.compute.attention.triton import pack, pack_trial, quest, quest_trial
-
-_KNOWN = (DenseKVStore, TokenPackedStore, KiviStore, QuestStore)
-"""Stores whose rows the kernels can write. A class derived from these may write otherwise."""
 
 
 def write_rotated(
@@ -45,7 +40,7 @@ def write_rotated(
 
 def declines(store: KVStore, layer: int, qk: Tensor, rope: RotaryStep | None) -> str | None:
     """Reason no kernel rotates and writes; None where one does, proven on this device."""
-    if type(store) not in _KNOWN:
+    if not store.written_by_kernels:
         return f"it does not know how {type(store).__name__} writes"
     width, turns = qk.shape[2], 0 if rope is None else rope.width
     kv = store.view(layer)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.residual import add_scaled
+
+if TYPE_CHECKING:
+    from engine.compute.layers.interface import WeightSource
+    from engine.config.model import ModelConfig
+
+
+def read_layer_norm(config: ModelConfig, source: WeightSource, name: str) -> LayerNorm:
+    """The norm of the residual stream of the module ``name``."""
+    weight, bias = (source.vector(f"{name}.{part}", config.hidden_size) for part in ("weight", "bias"))
+    return LayerNorm(weight, bias, config.rms_norm_eps, source.numerics)
 
 
 class LayerNorm:

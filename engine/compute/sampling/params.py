@@ -6,6 +6,8 @@ import math
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,11 +47,18 @@ class SamplingError(ValueError):
     """A setting outside its range; the message is one sentence for a person."""
 
 
-@dataclass(frozen=True, slots=True)
+class LateEnd(NamedTuple):
+    """None of ``ids`` is drawn for a sequence of fewer than ``length`` tokens, its prompt included."""
+
+    length: int = 0
+    ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class SamplingParams:
     """Resolved :class:`engine.protocol.Sampling`. ``max_tokens`` None: up to the context. Defaults are neutral.
 
-    None of ``end_ids`` is drawn for a sequence of fewer than ``min_length`` tokens, its prompt included.
+    What follows from the settings is asked for every row of every step, so worked out once.
     """
 
     seed: int
@@ -71,28 +80,27 @@ class SamplingParams:
     logprobs: int | None = None
     logprobs_drawn: bool = False
     min_tokens: int = 0
-    min_length: int = 0
-    end_ids: tuple[int, ...] = ()
+    late_end: LateEnd = field(default_factory=LateEnd)
 
-    greedy: bool = field(init=False)
-    """True if no noise is added: temperature 0, or too near to 0 to divide by."""
-    truncates: bool = field(init=False)
-    """True if any setting removes tokens before the draw."""
-    counts: bool = field(init=False)
-    """True if repetition, presence or frequency change the logits."""
-    plain: bool = field(init=False)
-    """True if the logits go to the draw as the model gave them (up to temperature and truncation)."""
+    @cached_property
+    def greedy(self) -> bool:
+        """True if no noise is added: temperature 0, or too near to 0 to divide by."""
+        return self.temperature < LEAST_TEMPERATURE
 
-    def __post_init__(self) -> None:
-        counts = self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
-        # Asked for every row of every step, so worked out once.
-        for name, value in (
-            ("greedy", self.temperature < LEAST_TEMPERATURE),
-            ("truncates", self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0 or self.typical_p < 1.0),
-            ("counts", counts),
-            ("plain", not (counts or self.logit_bias or self.dry_multiplier > 0.0 or self.min_length)),
-        ):
-            object.__setattr__(self, name, value)
+    @cached_property
+    def truncates(self) -> bool:
+        """True if any setting removes tokens before the draw."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0 or self.typical_p < 1.0
+
+    @cached_property
+    def counts(self) -> bool:
+        """True if repetition, presence or frequency change the logits."""
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @cached_property
+    def plain(self) -> bool:
+        """True if the logits go to the draw as the model gave them (up to temperature and truncation)."""
+        return not (self.counts or self.logit_bias or self.dry_multiplier > 0.0 or self.late_end.length)
 
 
 def resolve(asked: Sampling, default: Sampling) -> SamplingParams:
@@ -120,7 +128,7 @@ def with_least_length(params: SamplingParams, prompt: int, end_ids: Iterable[int
     """The settings of an answer to a prompt of that many tokens, which ends with one of ``end_ids``."""
     if not params.min_tokens or params.ignore_eos:
         return params
-    return replace(params, min_length=prompt + params.min_tokens, end_ids=tuple(end_ids))
+    return replace(params, late_end=LateEnd(prompt + params.min_tokens, tuple(end_ids)))
 
 
 def refuse_outside(name: str, value: float) -> None:

@@ -80,8 +80,8 @@ def bias_(logits: Tensor, params: SamplingParams) -> None:
 
 def bar_end_(logits: Tensor, length: int, params: SamplingParams) -> None:
     """Let no end be drawn on one row [V], in place, where the sequence of ``length`` tokens may not end yet."""
-    if length < params.min_length:
-        known = [token for token in params.end_ids if 0 <= token < logits.shape[-1]]
+    if length < params.late_end.length:
+        known = [token for token in params.late_end.ids if 0 <= token < logits.shape[-1]]
         logits[torch.tensor(known, dtype=torch.int64, device=logits.device)] = -math.inf
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engine.catalogue.metrics import OTHERS_WAIT
 from engine.catalogue.option import Option
 from engine.decoding.scheduling.costs import StepCosts
-from engine.protocol import Value, keys
+from engine.protocol import Measure, NumberRange, Value, keys
 from engine.protocol.access import ServiceName
 
 LEAST_READ = 16
@@ -80,12 +80,10 @@ def _targets() -> Iterator[Option]:
             group="Targets of service classes",
             applies="live",
             default=each.first_token,
-            minimum=0.01,
-            maximum=3600.0,
-            metric=OTHERS_WAIT,
+            range=NumberRange(0.01, 3600.0),
             explains=f"Seconds that {whose} may wait for their first token (TTFT). With the policy “service classes” "
             "the one that is late keeps its memory; the plot of requests tells how many answers were in time.",
-            shows="share of answers in time (goodput)",
+            measure=Measure("share of answers in time (goodput)", OTHERS_WAIT),
             helps="Requests of several classes compete.",
             costs="Nothing in the text. What is promised to one class the others wait for.",
             source=("engine/decoding/scheduling/service.py", "engine/decoding/scheduling/policies/classes.py"),
@@ -97,13 +95,14 @@ def _targets() -> Iterator[Option]:
             group="Targets of service classes",
             applies="live",
             default=round(1e3 * each.between_tokens),
-            minimum=1,
-            maximum=3_600_000,
-            metric=OTHERS_WAIT,
+            range=NumberRange(1, 3_600_000),
             explains=f"Milliseconds that may pass between two tokens of {whose} (inter-token latency): while one is "
             "written, a step reads of other prompts only what keeps to this. Where the answers alone take longer, “Why "
             "this speed?” says with how many it could be kept.",
-            shows="inter-token latency of other answers during a long prefill, and the share of answers in time",
+            measure=Measure(
+                "inter-token latency of other answers during a long prefill, and the share of answers in time",
+                OTHERS_WAIT,
+            ),
             helps="A long prompt arrives while other answers stream.",
             costs="Nothing in the text. The smaller it is, the more slowly long prompts are read.",
             source=("engine/decoding/scheduling/service.py", "engine/decoding/scheduling/costs.py"),

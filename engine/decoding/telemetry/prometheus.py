@@ -87,7 +87,7 @@ def _lines(totals: Mapping[str, int], frame: Telemetry) -> Iterator[str]:
         ("bytes_per_token", "Bytes read per token generated."),
         ("bandwidth_share", "Share of the measured memory bandwidth used while decoding."),
     ):
-        value = getattr(frame, name)
+        value = getattr(frame.latency if name.endswith("_ms") else frame, name)
         if value is not None:
             yield from _metric(name, "gauge", explains, [("", value)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.protocol import PhaseChange
+from engine.protocol import PageCounts, PhaseChange, QueueCounts
 
 
 class DraftRecord(NamedTuple):
@@ -64,12 +64,20 @@ class EndedAnswer(NamedTuple):
     in_time: bool
 
 
+class StepRows(NamedTuple):
+    """Rows of a step by what they were for; ``verify`` are the draft tokens verified."""
+
+    decode: int = 0
+    prefill: int = 0
+    verify: int = 0
+
+
 class StepRecord(NamedTuple):
-    """Raw facts of one step. Rows are counted by what they were for; ``verify_rows`` are the draft tokens verified.
+    """Raw facts of one step.
 
     ``duration`` is the whole step in seconds, ``host_seconds`` the part outside tensor operations. ``bytes_read`` are
     the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
-    seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
+    seconds, of the answers that began in this step.
     ``host`` says what the host's part went into, ``drafting`` what drafting cost. ``captured``: whether the forward was
     a captured graph, None where none can be; ``eager`` says why it was not. ``trees``: the draft tokens themselves.
     ``phases``: those that answers entered since the record before. ``ended``: the answers that ended in this step.
@@ -78,17 +86,11 @@ class StepRecord(NamedTuple):
     time: float
     duration: float
     host_seconds: float
-    decode_rows: int
-    prefill_rows: int
-    verify_rows: int
+    rows: StepRows
     generated: int
     drafts: tuple[DraftRecord, ...]
-    pages_used: int
-    live_tokens: int
-    pages_cached: int
-    waiting: int
-    running: int
-    prefilling: int
+    pages: PageCounts
+    queue: QueueCounts
     bytes_read: int
     preemptions: int
     ttfts: tuple[float, ...]

@@ -159,16 +159,16 @@ class Recorder:
 
     def add(self, step: StepRecord) -> None:
         """Take in one step."""
-        if step.duration <= 0 or step.running > 1:
+        if step.duration <= 0 or step.queue.running > 1:
             return
         drafting = [draft.proposer for draft in step.drafts if draft.draft_tokens]
-        if step.prefill_rows >= LEAST_ROWS and not step.decode_rows and self._served.flops:
-            self._read.append(step.duration / step.prefill_rows / self._served.flops)
-        elif step.decode_rows != 1 or step.prefill_rows:
+        if step.rows.prefill >= LEAST_ROWS and not step.rows.decode and self._served.flops:
+            self._read.append(step.duration / step.rows.prefill / self._served.flops)
+        elif step.rows.decode != 1 or step.rows.prefill:
             return
         elif len(drafting) == 1:
             self._drafted.setdefault(drafting[0], []).append((step.generated, step.duration))
-        elif not drafting and not step.verify_rows and not step.drafting.passes and step.generated == 1:
+        elif not drafting and not step.rows.verify and not step.drafting.passes and step.generated == 1:
             self._decoded.append(step.bytes_read / step.duration / self._bandwidth)
 
     def take(self) -> list[MeasuredRate]:

@@ -10,7 +10,7 @@ import msgspec
 
 from engine.decoding.telemetry.histograms import PER_STEP, PER_TOKEN, Histogram
 from engine.decoding.telemetry.records import DraftRecord, EndedAnswer, StepRecord
-from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, ServiceFigures, Telemetry
+from engine.protocol import Acceptance, Latencies, MemoryByOwner, PageCounts, QueueCounts, ServiceFigures, Telemetry
 
 RATE_SECONDS = 1.0
 """Rates are over this long."""
@@ -49,21 +49,21 @@ class TelemetryWindow:
         if seconds is not None:
             self._latencies.append((record.time, seconds, record.generated))
             self.histograms["inter_token_latency_seconds"].add(seconds, record.generated - len(record.ttfts))
-        self.histograms["iteration_tokens_total"].add(record.prefill_rows + record.generated)
+        self.histograms["iteration_tokens_total"].add(record.rows.prefill + record.generated)
         self._records.append(record)
         self._last = record
         self.steps += 1
         self.totals.update(
             steps=1,
             generated=record.generated,
-            prefilled=record.prefill_rows,
+            prefilled=record.rows.prefill,
             proposed=sum(draft.draft_tokens for draft in record.drafts),
             accepted=sum(sum(draft.accepted) for draft in record.drafts),
             preemptions=record.preemptions,
             bytes_read=record.bytes_read,
             answers_started=len(record.ttfts),
             drafts=sum(draft.proposed[0] for draft in record.drafts if draft.proposed),
-            busy=record.running,
+            busy=record.queue.running,
         )
         self._ended.extend((record.time, each) for each in record.ended)
         for each in record.ended:
@@ -113,22 +113,24 @@ class TelemetryWindow:
         last = self._last
         queue = QueueCounts(waiting=0, running=0, prefilling=0)
         if last is not None and not idle:
-            queue = QueueCounts(waiting=last.waiting, running=last.running, prefilling=last.prefilling)
+            queue = last.queue
         latencies = [(1e3 * seconds, tokens) for _, seconds, tokens in self._latencies]
         decoding = [r for r in records if r.time > now - RATE_SECONDS and _only_decodes(r)]
         return Telemetry(
             time=now,
             generated_per_second=rate(((r.generated, r) for r in records), now),
-            prefilled_per_second=rate(((r.prefill_rows, r) for r in records), now),
+            prefilled_per_second=rate(((r.rows.prefill, r) for r in records), now),
             memory=memory,
             pages=pages,
             queue=queue,
             acceptance=acceptance(records),
-            ttft_ms=quantile([(1e3 * t, 1) for r in records for t in r.ttfts], 0.5),
-            itl_p50_ms=quantile(latencies, 0.5),
-            itl_p95_ms=quantile(latencies, 0.95),
-            step_ms=quantile([(1e3 * r.duration, 1) for r in records], 0.5),
-            host_ms=quantile([(1e3 * r.host_seconds, 1) for r in records], 0.5),
+            latency=Latencies(
+                ttft_ms=quantile([(1e3 * t, 1) for r in records for t in r.ttfts], 0.5),
+                itl_p50_ms=quantile(latencies, 0.5),
+                itl_p95_ms=quantile(latencies, 0.95),
+                step_ms=quantile([(1e3 * r.duration, 1) for r in records], 0.5),
+                host_ms=quantile([(1e3 * r.host_seconds, 1) for r in records], 0.5),
+            ),
             bytes_per_token=bytes_per_token(decoding),
             bytes_per_pass=bytes_per_pass(decoding),
             bandwidth_share=bandwidth_share(decoding, bandwidth),
@@ -172,9 +174,9 @@ def inter_token_seconds(before: StepRecord | None, record: StepRecord) -> float 
     if going_on <= 0:
         return None
     waited = record.duration
-    if before is not None and before.running > 0:
+    if before is not None and before.queue.running > 0:
         waited = max(waited, record.time - before.time)
-    return waited / max(1.0, going_on / record.decode_rows) if record.decode_rows else waited
+    return waited / max(1.0, going_on / record.rows.decode) if record.rows.decode else waited
 
 
 def quantile(samples: Sequence[tuple[float, int]], share: float) -> float | None:
@@ -263,7 +265,7 @@ def commonest_reason(records: Iterable[StepRecord]) -> str:
 def _only_decodes(record: StepRecord) -> bool:
     """Return True if no prompt was read in this step. Without the KV cache all rows of an answer are read for each
     token."""
-    return record.generated > len(record.ttfts) and not (record.prefill_rows and record.decode_rows)
+    return record.generated > len(record.ttfts) and not (record.rows.prefill and record.rows.decode)
 
 
 def _added(counts: Iterable[Sequence[int]]) -> list[int]:

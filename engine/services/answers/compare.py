@@ -189,7 +189,7 @@ def _about_answers(option: Option, values: Sequence[Value], measured: Sequence[P
 def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence[Pair], note: str = "") -> Compared:
     """Summarise the pairs, figure by figure; a ratio of speeds only if all runs gave the same tokens."""
     difference = first_difference([run.ids for pair in measured for run in pair])
-    speed, first, own = _estimate(SPEED, measured), _estimate(FIRST_TOKEN, measured), option.metric_of(values[1])
+    speed, own = _estimate(SPEED, measured), option.metric_of(values[1])
     # The switch's own figure, then what is worth knowing of any.
     metrics = dict.fromkeys([own, SPEED, FIRST_TOKEN] if own.figure else [SPEED, FIRST_TOKEN])
     return Compared(
@@ -201,8 +201,6 @@ def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence
         before=speed.before,
         after=speed.after,
         ratio=speed.after / speed.before if difference is None and speed.before > 0 else None,
-        ttft_before=first.before,
-        ttft_after=first.after,
         first_difference=difference,
         note=note,
         effects=[_estimate(metric, measured) for metric in metrics],
@@ -235,9 +233,9 @@ def run_of(
     """The figures of an answer of so many tokens, written with a switch at ``value``; ``steps`` are those it took."""
     kept = loaded.reads.kv_per_token if loaded is not None else 0.0
     model = loaded.model if loaded is not None else None
-    pages = [step.pages_used - step.pages_cached for step in steps]
-    live = sum(step.live_tokens - PAGE_SIZE * step.pages_cached for step in steps)
-    writing = [step for step in steps if step.prefill_rows == 0]
+    pages = [step.pages.used - step.pages.cached for step in steps]
+    live = sum(step.pages.live_tokens - PAGE_SIZE * step.pages.cached for step in steps)
+    writing = [step for step in steps if step.rows.prefill == 0]
     return Run(
         value=value,
         tokens_per_second=timings.tokens_per_second,
@@ -258,7 +256,7 @@ def _checked(hub: EngineHub, message: Compare) -> tuple[Option, list[Value]]:
         raise Refused("no_model", NO_MODEL)
     try:
         option = catalogue.option(message.key)
-        values = [option.parse(value) for value in message.values or option.compare]
+        values = [option.parse(value) for value in message.values or option.measure.compare]
     except OptionError as error:
         raise Refused("bad_option", str(error)) from error
     if len(values) != 2 or _same(*values):

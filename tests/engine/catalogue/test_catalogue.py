@@ -19,9 +19,9 @@ def test_keys_are_unique_and_every_entry_explains_itself() -> None:
         assert entry.parse(entry.default) == entry.default
         assert entry.explains.endswith(".")
         assert entry.explains.count(". ") == 1, f"{entry.key}: two sentences for a person"
-        assert entry.shows
+        assert entry.measure.shows
         assert entry.exactness in ("lossless", "same distribution", "approximate", "model property")
-        assert all(entry.parse(value) == value for value in entry.compare)
+        assert all(entry.parse(value) == value for value in entry.measure.compare)
 
 
 def test_the_defaults_do_not_exclude_each_other() -> None:
@@ -64,13 +64,13 @@ def test_the_state_gives_the_reason_for_what_cannot_apply() -> None:
     spec = {entry.key: entry for entry in catalogue.state(catalogue.defaults(), {"model"})}
     assert "draft" in spec["speculation"].disabled_choices
     assert spec["weights"].disabled_reason
-    assert not spec["weights"].compare
+    assert not spec["weights"].measure.compare
     assert not spec["kv_cache"].disabled_reason
     spec = {
         entry.key: entry
         for entry in catalogue.state({**catalogue.defaults(), "kv_cache": False}, {"model", "draft model"})
     }
-    assert set(spec["speculation"].disabled_choices) == {*spec["speculation"].choices} - {"off", "auto"}
+    assert set(spec["speculation"].disabled_choices) == {*spec["speculation"].titles} - {"off", "auto"}
     assert not spec["kv_cache"].disabled_reason, "the switch that is off can be switched on again"
 
 

@@ -67,7 +67,7 @@ def measured(client: EngineClient, number: int) -> tuple[float, float]:
     sampling = Sampling(temperature=0.0, max_tokens=ANSWER, ignore_eos=True, seed=0)
     answer = client.together([WIDE.prompt(PROMPT, number)], sampling, {keys.SPECULATION: "off"})[0]
     step = min(step.duration for step in whole_steps(answer.steps, 1))
-    row = min(step.duration / step.prefill_rows for step in answer.steps if step.prefill_rows >= runs.LEAST_ROWS)
+    row = min(step.duration / step.rows.prefill for step in answer.steps if step.rows.prefill >= runs.LEAST_ROWS)
     return 1 / step, 1 / row
 
 

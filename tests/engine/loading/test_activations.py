@@ -72,14 +72,14 @@ def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
     assert (bits(engine), spec(heard).value) == (8, "auto")
     assert spec(heard).found.startswith("auto 8-bit, KL 0.000")
     assert not any("16 bits" in notice for notice in notices(heard))
-    first, found = (home / "data" / "activations.json").read_bytes(), spec(heard).finding
+    first, found = (home / "data" / "activations.json").read_bytes(), spec(heard).found.sentence
 
     def never(*_: Any) -> None:
         raise AssertionError("it was measured before")
 
     monkeypatch.setattr(activations, "_measure", never)
     load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
-    assert spec(heard).finding == found
+    assert spec(heard).found.sentence == found
     (home / "data" / "activations.json").write_bytes(b"{damaged")
     monkeypatch.undo()
     monkeypatch.setenv("KVASIR_HOME", str(home))

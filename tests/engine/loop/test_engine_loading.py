@@ -98,10 +98,10 @@ def test_a_load_shows_its_progress_and_makes_switches_available() -> None:
     assert bench.heard_of(Loaded)[0].card.name == "one"
     speculation = next(spec for spec in bench.heard_of(Options)[-1].catalogue if spec.key == "speculation")
     able = {"off", "auto", "ngram"}
-    assert set(speculation.disabled_choices) == {*speculation.choices} - able
+    assert set(speculation.disabled_choices) == {*speculation.titles} - able
     bench.load("two", draft="small")
     speculation = next(spec for spec in bench.heard_of(Options)[-1].catalogue if spec.key == "speculation")
-    assert set(speculation.disabled_choices) == {*speculation.choices} - able - {"draft"}
+    assert set(speculation.disabled_choices) == {*speculation.titles} - able - {"draft"}
 
 
 @pytest.mark.slow

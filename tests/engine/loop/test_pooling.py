@@ -73,7 +73,7 @@ def test_alone_and_together_as_transformers_has_it(host: Host, folder: Path, poo
         for found in (together[number], alone):
             assert found.dtype == np.float32
             np.testing.assert_allclose(found, wanted, atol=1e-5)
-    assert max(step.prefill_rows for step in host.steps) <= 48, "the longest is read in chunks"
+    assert max(step.rows.prefill for step in host.steps) <= 48, "the longest is read in chunks"
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

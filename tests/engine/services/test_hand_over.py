@@ -57,8 +57,8 @@ def test_another_process_begins_and_this_one_finishes(folders: dict[str, Path], 
             found = client.go_on((folder / name).read_bytes(), PROMPT, sampling, PLAIN)
             alone = client.answer(PROMPT, replace(sampling, seed=found.usage.seed), PLAIN)
             assert found.ids == alone.ids
-            assert [step.decode_rows for step in found.steps] == [1] * 33
-            assert not any(step.prefill_rows for step in found.steps)
+            assert [step.rows.decode for step in found.steps] == [1] * 33
+            assert not any(step.rows.prefill for step in found.steps)
             assert found.usage.cached_tokens == found.usage.prompt_tokens == len(PROMPT)
 
 

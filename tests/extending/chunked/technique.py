@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from engine.cache.policies import PagePolicy
 from engine.cache.technique import PolicyTechnique
-from engine.catalogue import Choice, Option
-from engine.protocol import CACHE_GROUP, Value, keys
+from engine.catalogue import Choice, Option, Relevance
+from engine.protocol import CACHE_GROUP, Measure, NumberRange, Value, keys
 
 
 def _make(values: Mapping[str, Value], prompt_length: int | None) -> PagePolicy:
@@ -27,13 +27,12 @@ TECHNIQUE = PolicyTechnique(
             title="Chunk (tokens)",
             group=CACHE_GROUP,
             default=48,
-            minimum=16,
-            maximum=8192,
+            range=NumberRange(16, 8192),
             applies="next request",
             exactness="approximate",
             explains="How many tokens a chunk has, in whole pages.",
-            of=(keys.PAGE_POLICY, ("chunked",)),
-            shows="pages of a long answer",
+            relevant=Relevance(of=(keys.PAGE_POLICY, ("chunked",))),
+            measure=Measure("pages of a long answer"),
             helps="Smaller chunks take less memory.",
             costs="What lies before the chunk is forgotten.",
             source=("tests/extending/chunked/policy.py",),

@@ -131,7 +131,7 @@ class EngineBench:
             text += answer.ids
             gaps += answer.gaps
             steps += answer.steps
-        reasons = Counter(step.eager for step in steps if step.decode_rows and not step.captured)
+        reasons = Counter(step.eager for step in steps if step.rows.decode and not step.captured)
         return {
             "tokens": len(text),
             "compiled": len(self.watch.compiled) - compiled,

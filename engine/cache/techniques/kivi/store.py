@@ -36,6 +36,7 @@ class KiviStore(KVStore):
     """
 
     num_groups = 2
+    written_by_kernels = True
     recent: DenseKVStore
 
     def __init__(

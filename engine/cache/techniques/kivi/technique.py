@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from engine.cache.stores.kinds import KVTechnique
 from engine.cache.stores.packed import CHANNEL_GROUP, value_group
-from engine.catalogue import Choice, Option
+from engine.catalogue import Choice, Option, Relevance
 from engine.catalogue.exclusions import LATENTS, Exclusion, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import KV_BYTES
-from engine.protocol import CACHE_GROUP, keys
+from engine.protocol import CACHE_GROUP, Measure, keys
 
 if TYPE_CHECKING:
     from engine.cache.stores.kinds import Arenas
@@ -25,13 +25,11 @@ def _bits(key: str, title: str, explains: str) -> Option:
         key=key,
         title=title,
         group=CACHE_GROUP,
-        lab="kivi",
         default="2",
-        metric=KV_BYTES,
         applies="cache",
         exactness="approximate",
         explains=explains,
-        shows="bits per element, and perplexity against 16 bits",
+        measure=Measure("bits per element, and perplexity against 16 bits", KV_BYTES, lab="kivi"),
         helps="Choosing between room and quality once KIVI is on.",
         costs="The text may change: fewer bits, more change.",
         source=("engine/cache/stores/kinds.py",),
@@ -41,7 +39,7 @@ def _bits(key: str, title: str, explains: str) -> Option:
             Choice("2", "2", explains="The least memory."),
         ),
         needs=(_NEED,),
-        of=(keys.KV_KIND, ("kivi",)),
+        relevant=Relevance(of=(keys.KV_KIND, ("kivi",))),
     )
 
 

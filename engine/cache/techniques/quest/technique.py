@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from engine.cache.technique import PolicyTechnique
-from engine.catalogue import Choice, Option
+from engine.catalogue import Choice, Option, Relevance
 from engine.catalogue.exclusions import Exclusion, Idle, Setting, ShapeExclusion
 from engine.catalogue.metrics import BYTES_READ
-from engine.protocol import CACHE_GROUP, Value, keys
+from engine.protocol import CACHE_GROUP, Measure, NumberRange, Value, keys
 
 if TYPE_CHECKING:
     from engine.cache.policies import PagePolicy
@@ -56,18 +56,15 @@ TECHNIQUE = PolicyTechnique(
             key=keys.QUEST_TOKENS,
             title="QUEST budget (tokens)",
             group=CACHE_GROUP,
-            lab="quest",
             default=1024,
-            minimum=16,
-            maximum=1_048_576,
-            metric=BYTES_READ,
+            range=NumberRange(16, 1_048_576),
             applies="next request",
             exactness="approximate",
             explains="How many tokens each head of a new token reads, in whole pages of sixteen, one of which is the "
             "page that is being written. "
             "The first two layers read everything, and so do the tokens of the prompt.",
-            of=(keys.PAGE_POLICY, ("quest",)),
-            shows="bytes read per token",
+            relevant=Relevance(of=(keys.PAGE_POLICY, ("quest",))),
+            measure=Measure("bytes read per token", BYTES_READ, lab="quest"),
             helps="A smaller budget reads fewer bytes per token; below the budget nothing is skipped.",
             costs="What a head does not choose, it does not see.",
             source=("engine/compute/attention/quest.py",),

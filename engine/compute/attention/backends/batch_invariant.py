@@ -23,7 +23,7 @@ from engine.cache.pool import slots_of
 from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
-from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
+from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
 
@@ -62,7 +62,7 @@ class ChainRows(NamedTuple):
         return -(-self.at.stop // QUERY_TILE)
 
 
-class BatchInvariantAttention:
+class BatchInvariantAttention(AttentionBackend):
     """Float32 attention in fixed tiles, for every dtype."""
 
     name = "batch_invariant"

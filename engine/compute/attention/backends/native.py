@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.compute.attention.backends.sdpa import SdpaAttention
-from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
 from engine.compute.native.library import DTYPES, find
@@ -23,7 +23,7 @@ WIDEST, WIDEST_PACKED = 576, 256
 """The widest head of numbers, that of multi-head latent attention, and of codes."""
 
 
-class NativeAttention:
+class NativeAttention(AttentionBackend):
     """Few rows of each sequence; others through :class:`SdpaAttention`."""
 
     name = "native"

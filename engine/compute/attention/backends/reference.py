@@ -12,11 +12,11 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
-from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.compute.batch import MAX_TREE_ROWS, Batch
 
 
-class ReferenceAttention:
+class ReferenceAttention(AttentionBackend):
     """All scores of a sequence at once in float32 (float64 for float64 inputs), softmax, weighted sum."""
 
     name = "reference"

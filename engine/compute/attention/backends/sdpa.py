@@ -18,14 +18,14 @@ from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.compute.attention.backends.plan import AttentionPlan, Block, KeySource, Padded, make_plan
 from engine.compute.attention.backends.ranged_plan import make_ranged_plan
 from engine.compute.attention.backends.scratch import Scratch
-from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
+from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
-class SdpaAttention:
+class SdpaAttention(AttentionBackend):
     """Fused attention for each sequence, blocked over rows; short decoding sequences together in one padded call."""
 
     name = "sdpa"

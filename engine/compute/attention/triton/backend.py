@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import BYTE_KINDS, PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
-from engine.compute.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, NewRows
 from engine.compute.attention.memo import PerBatch
 from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import launch, trial
@@ -23,12 +23,14 @@ WRITTEN = ("dense", *BYTE_KINDS, "int4")
 """Kinds whose rows attention itself may write."""
 
 
-def _traits(spec: AttnSpec) -> tuple[bool, bool]:
-    """Whether there is a window, and a cap."""
-    return spec.window is not None, spec.softcap is not None
+def _traits(q: Tensor, kv: PackedKV, spec: AttnSpec, turns: int = 0) -> trial.Traits:
+    """Traits of queries like q [T, H, d] over chains."""
+    window, softcap = spec.window is not None, spec.softcap is not None
+    widths, per_kv = (kv.k_dim, kv.v_dim), q.shape[1] // kv.kv_heads
+    return trial.Traits(kv.kind, widths, q.dtype, window, softcap, turns=turns, per_kv=per_kv)
 
 
-class TritonAttention:
+class TritonAttention(AttentionBackend):
     """Every kind of arena; of "kivi" the packed body, with ranges that stop where it ends."""
 
     name = "triton"
@@ -59,8 +61,8 @@ class TritonAttention:
         if reason is not None:
             return reason
         window, softcap = problem.spec.window is not None, problem.spec.softcap is not None
-        traits = problem.kind, (k_dim, v_dim), window, softcap, problem.tree, problem.dtype, device
-        return trial.disagrees(*traits, problem.heads_per_kv)
+        traits = trial.Traits(problem.kind, problem.head_dims, problem.dtype, window, softcap, problem.tree)
+        return trial.disagrees(traits._replace(per_kv=problem.heads_per_kv), device)
 
     def attend(
         self,
@@ -101,27 +103,27 @@ class TritonAttention:
         """Reason :meth:`attend_new` does not serve queries like q [T, H, d]; None where it does."""
         k, v, _ = launch.layout(kv)
         per_kv = q.shape[1] // kv.kv_heads
-        if kv.kind not in WRITTEN or kv.recent is not None or kv.bounds is not None:
-            return f"it does not write the KV kind {kv.kind} with all that is kept of it"
+        if kv.kind not in WRITTEN:
+            return f"it does not write the KV kind {kv.kind}"
         if batch.host.max_rows != 1 or batch.ancestors is not None or per_kv > launch.DECODE_ROWS:
             return "a sequence has more than one new row, which other programs read"
         if k.rest or v.rest or q.stride(2) != 1 or not (q.is_meta or q.data_ptr() % 16 == 0):
             return f"it has no heads of {kv.k_dim} and {kv.v_dim}, or they do not lie as it reads them"
-        turns, (window, softcap) = 0 if rope is None else rope.width, _traits(spec)
-        return trial.writes_wrongly(kv.kind, (kv.k_dim, kv.v_dim), turns, window, softcap, q.dtype, q.device, per_kv)
+        return trial.writes_wrongly(_traits(q, kv, spec, 0 if rope is None else rope.width), q.device)
 
     def attend_new(
         self,
         q: Tensor,
-        new: launch.NewRows,
+        new: NewRows,
         kv: PackedKV,
         spec: AttnSpec,
         batch: Batch,
         group: int = 0,
         need_lse: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Same as :meth:`attend`, of queries that are not rotated yet and rows that are not written, where
-        :meth:`declines_new` gives None."""
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Implements `AttentionBackend.attend_new`."""
+        if self.declines_new(q, kv, new.rope, spec, batch) is not None:
+            return None
         plans = self._plans.of(batch)
         form = (spec, group, need_lse, q.shape[1:], q.stride(), kv.kind, kv.v.shape, new.form)
         plan = plans.get(form)
@@ -137,9 +139,7 @@ class TritonAttention:
         """
         if batch.ancestors is not None or not launch.may_merge(q, kv, spec, batch):
             return None
-        window, softcap = _traits(spec)
-        widths, per_kv = (kv.k_dim, kv.v_dim), q.shape[1] // kv.kv_heads
-        if trial.merges_wrongly(kv.kind, widths, window, softcap, q.dtype, q.device, per_kv) is not None:
+        if trial.merges_wrongly(_traits(q, kv, spec), q.device) is not None:
             return None
         if q.device not in self._arrived:
             self._arrived[q.device] = trial.arrivals(q.device)

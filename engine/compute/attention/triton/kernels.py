@@ -216,16 +216,9 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             odd = tl.load(table + block * 2 + 1, mask=block * BN + PAGE < high, other=0).to(tl.int64)
             codes = loads.planes(k_at, slot, k_slot, K_DIM, K_BITS, K_LANES, BN)
             keys = loads.channel_groups(codes, k_meta + head * K_DIM, even, odd, heads * K_DIM, K_DIM, K_BITS, K_LANES)
-            keys = keys.to(DTYPE)
-        elif KIND == "int4":
-            codes = loads.planes(k_at, slot, k_slot, K_DIM, K_BITS, K_LANES, BN)
-            GROUPS: tl.constexpr = K_DIM // K_GROUP
-            keys = loads.token_groups(codes, k_meta + head * GROUPS, slot, heads * GROUPS, K_DIM, K_BITS, K_GROUP,
-                                      K_LANES, BN).to(DTYPE)  # fmt: skip
-        elif KIND == "int8" or KIND == "fp8":
-            keys = loads.byte_codes(k_at, slot, k_slot, K_DIM, K_LANES, KIND).to(DTYPE)
         else:
-            keys = loads.numbers(k_at, slot, k_slot, K_DIM, K_LANES)
+            keys = loads.of_head(k_at, k_meta, slot, k_slot, head, heads, KIND, K_DIM, K_BITS, K_GROUP, K_LANES, BN)
+        keys = keys.to(DTYPE)
         scores = tl.dot(query, tl.trans(keys), input_precision="ieee")
         if K_REST > 0:
             keys_rest = loads.numbers(k_at + K_LANES, slot, k_slot, K_DIM - K_LANES, K_REST)
@@ -251,20 +244,17 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         total = total * shrink + tl.sum(weights, 1)
         most = more
         v_at = v + head * v_head
+        known = (key >= low) & (key < high)
         if SHARED:
-            values = tl.where(((key >= low) & (key < high))[:, None], keys, 0.0)
-        elif KIND == "int4" or KIND == "kivi":
-            codes = loads.planes(v_at, slot, v_slot, V_DIM, V_BITS, V_LANES, BN)
-            V_GROUPS: tl.constexpr = V_DIM // V_GROUP
-            values = loads.token_groups(codes, v_meta + head * V_GROUPS, slot, heads * V_GROUPS, V_DIM, V_BITS,
-                                        V_GROUP, V_LANES, BN).to(DTYPE)  # fmt: skip
-        elif KIND == "int8" or KIND == "fp8":
-            values = loads.byte_codes(v_at, slot, v_slot, V_DIM, V_LANES, KIND).to(DTYPE)
-            weights *= loads.byte_scales(v_meta + head, slot, heads, KIND)[None, :]
+            values = keys
         else:
+            values = loads.of_head(v_at, v_meta, slot, v_slot, head, heads, KIND, V_DIM, V_BITS, V_GROUP, V_LANES, BN)
+            values = values.to(DTYPE)
+        if KIND == "int8" or KIND == "fp8":
+            weights *= loads.byte_scales(v_meta + head, slot, heads, KIND)[None, :]
+        elif KIND == "dense":
             # Keys that no row sees may be anything, and 0 * NaN is NaN.
-            known = (key >= low) & (key < high)
-            values = tl.where(known[:, None], loads.numbers(v_at, slot, v_slot, V_DIM, V_LANES), 0.0)
+            values = tl.where(known[:, None], values, 0.0)
         weights = weights.to(DTYPE)
         acc = tl.dot(weights, values, acc * shrink[:, None], input_precision="ieee")
         if V_REST > 0:

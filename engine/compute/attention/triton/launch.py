@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
-from engine.compute.attention.interface import AttnSpec
-from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
+from engine.compute.attention.interface import AttnSpec, NewRows
+from engine.compute.attention.rotation import TableRotaryStep
 from engine.compute.batch import Batch, context_class, power_of_two, row_class
 from engine.compute.native.gpu import HOPPER, capability, inlines, processors
 from engine.compute.native.triton_launch import Grid, Variants
@@ -181,30 +181,6 @@ def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
     return (per_kv, rows * kv_heads) if batch.host.max_rows == 1 else (rows * per_kv, kv_heads)
 
 
-class NewRows(NamedTuple):
-    """Keys and values of a step whose sequences have one row each, not yet written; neither are keys and queries
-    rotated."""
-
-    k: Tensor
-    """[T, H_kv, d_k]; heads may lie apart, their channels not."""
-    v: Tensor
-    rope: RotaryStep | None
-    """None: nothing rotates."""
-    slots: Tensor
-    """[T] int64, where they go."""
-
-    @property
-    def form(self) -> Hashable:
-        """What of them decides a launch."""
-        turns = None
-        if isinstance(self.rope, TableRotaryStep):
-            turns = self.rope.width, 0
-        elif self.rope is not None:
-            turns = self.rope.width, self.rope.cos.stride(0)
-        aligned = all(x.is_meta or x.data_ptr() % 16 == 0 for x in (self.k, self.v))
-        return self.k.stride(), self.v.stride(), turns, aligned
-
-
 class LaunchPlan(NamedTuple):
     """Launch arguments for every layer of a batch whose arenas and queries have one form, computed once."""
 
@@ -243,7 +219,6 @@ def plan(
     ``arrived``: room for as many tiles of which the last split merges the others, where those are few.
     """
     host = batch.host
-    k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
     packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
     room = 0 if arrived is None else arrived.shape[0]
@@ -259,19 +234,8 @@ def plan(
     if not fused and takes_bytes(q, kv, spec, batch, first, stop):
         return _byte_plan(q, kv, spec, batch, cut, table[group], part, part_lse, need_lse)
     keywords = {
-        "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
+        **layout_constants(kv),
         "GROUP": per_kv,
-        "K_DIM": kv.k_dim,
-        "V_DIM": kv.v_dim,
-        "K_BITS": k_columns.bits,
-        "V_BITS": v_columns.bits,
-        "K_GROUP": value_group(kv.k_dim),
-        "V_GROUP": value_group(kv.v_dim),
-        "K_LANES": k_columns.lanes,
-        "V_LANES": v_columns.lanes,
-        "K_REST": k_columns.rest,
-        "V_REST": v_columns.rest,
-        "SHARED": shared,
         "WINDOW": spec.window is not None,
         "SOFTCAP": spec.softcap is not None,
         "TREE": tree,
@@ -301,6 +265,25 @@ def plan(
         host.T,
         arrived if merged else None,
     )
+
+
+def layout_constants(kv: PackedKV) -> dict[str, Any]:
+    """Constants by which :func:`attend` reads keys and values."""
+    k, v, shared = layout(kv)
+    return {
+        "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
+        "K_DIM": kv.k_dim,
+        "V_DIM": kv.v_dim,
+        "K_BITS": k.bits,
+        "V_BITS": v.bits,
+        "K_GROUP": value_group(kv.k_dim),
+        "V_GROUP": value_group(kv.v_dim),
+        "K_LANES": k.lanes,
+        "V_LANES": v.lanes,
+        "K_REST": k.rest,
+        "V_REST": v.rest,
+        "SHARED": shared,
+    }
 
 
 def written_constants(kv: PackedKV, new: NewRows | None) -> dict[str, Any]:

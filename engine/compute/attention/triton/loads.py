@@ -130,3 +130,19 @@ def channel_groups(codes, meta, even, odd, stride, WIDTH: tl.constexpr, BITS: tl
     least = tl.load(meta + odd * stride + channel, mask=real, other=0.0).to(tl.float32)
     scale, least = of_mantissas(scale, least, BITS)
     return codes * scale[None, :] + least[None, :]
+
+
+@triton.jit
+def of_head(at, meta, slot, stride, place, places, KIND: tl.constexpr, WIDTH: tl.constexpr, BITS: tl.constexpr,
+         GROUP: tl.constexpr, LANES: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    """[BN, columns] of head ``place`` of ``places``, in a kind whose scales are tokens': numbers, or what
+    :func:`byte_codes` gives."""
+    if KIND == "int4" or KIND == "kivi":
+        codes = planes(at, slot, stride, WIDTH, BITS, LANES, BN)
+        GROUPS: tl.constexpr = WIDTH // GROUP
+        values = token_groups(codes, meta + place * GROUPS, slot, places * GROUPS, WIDTH, BITS, GROUP, LANES, BN)
+    elif KIND == "int8" or KIND == "fp8":
+        values = byte_codes(at, slot, stride, WIDTH, LANES, KIND)
+    else:
+        values = numbers(at, slot, stride, WIDTH, LANES)
+    return values

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import pack_absmax
 from engine.cache.stores.packed import BYTE_KINDS, CHANNEL_GROUP, PackedKV, Placement, value_group
 from engine.compute.attention.backends.reference import ReferenceAttention
-from engine.compute.attention.interface import AttnSpec, KeyRange
+from engine.compute.attention.interface import AttnSpec, KeyRange, NewRows
 from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
 from engine.compute.attention.triton import launch, pack
 from engine.compute.batch import Batch, HostShape
@@ -31,50 +32,65 @@ HEADS_PER_KV = 4
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
-@functools.cache
-def disagrees(
-    kind: str,
-    widths: tuple[int, int],
-    window: bool,
-    softcap: bool,
-    tree: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    per_kv: int = HEADS_PER_KV,
-) -> str | None:
-    """Reason not to trust attention of these traits here; None where it agrees with the definition.
+class Traits(NamedTuple):
+    """What an attention is tried with."""
 
-    ``per_kv``: query heads to each KV head.
-    """
-    traits = kind, widths, window, softcap, tree, dtype
-    what = "attention", *traits, per_kv
-    return tried(what, device, lambda: compare(*traits, device, per_kv=per_kv))
+    kind: str
+    widths: tuple[int, int]
+    """Of keys and of values."""
+    dtype: torch.dtype
+    window: bool = False
+    softcap: bool = False
+    tree: bool = False
+    turns: int = 0
+    """Channels of each head that it rotates itself, where it writes."""
+    per_kv: int = HEADS_PER_KV
+    """Query heads to each KV head."""
+
+    @property
+    def spec(self) -> AttnSpec:
+        """The parameters of an attention with them."""
+        return AttnSpec(self.widths[0] ** -0.5, 90 if self.window else None, 2.0 if self.softcap else None)
+
+
+@functools.cache
+def disagrees(traits: Traits, device: torch.device) -> str | None:
+    """Reason not to trust such attention here; None where it agrees with the definition."""
+    return tried(("attention", *traits), device, lambda: compare(traits, device))
+
+
+@functools.cache
+def merges_wrongly(traits: Traits, device: torch.device) -> str | None:
+    """Reason a kernel of its own merges the splits of such attention; None where the last of them does, as it did it
+    here."""
+    return tried(("merges", *traits), device, lambda: compare_merges(traits, device))
+
+
+@functools.cache
+def writes_wrongly(traits: Traits, device: torch.device) -> str | None:
+    """Reason a kernel of its own rotates and writes rows before such attention; None where attention does, as it did
+    it here."""
+    return tried(("writes", *traits), device, lambda: compare_writes(traits, device))
 
 
 def compare(
-    kind: str,
-    widths: tuple[int, int],
-    window: bool,
-    softcap: bool,
-    tree: bool,
-    dtype: torch.dtype,
+    traits: Traits,
     device: torch.device,
     shapes: Sequence[list[tuple[int, int]]] = SHAPES,
     tolerance: float = TOLERANCE,
-    per_kv: int = HEADS_PER_KV,
 ) -> str | None:
     """Same as :func:`disagrees`, without the guard."""
-    spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
+    kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec
     generator = torch.Generator().manual_seed(1)
     for bits in ((4, 4), (2, 2)) if kind == "kivi" else ((16, 16),):
         for sequences, is_tree in [
             *((shape, False) for shape in shapes),
-            *([([(50, len(TREE))], True)] if tree else []),
+            *([([(50, len(TREE))], True)] if traits.tree else []),
         ]:
             batch = batch_of(sequences, is_tree)
             kv = arenas(kind, widths, bits, batch, dtype, generator)
             exact = kv if kv.k_meta is not None else kv._replace(k=kv.k.float(), v=kv.v.float())
-            heads = per_kv * kv.kv_heads
+            heads = traits.per_kv * kv.kv_heads
             q = torch.randn(batch.host.T, heads, widths[0], generator=generator).to(dtype)
             for stop in [None, _packed_stop(batch)][kind == "kivi" :]:
                 keys = None if stop is None else KeyRange(None, stop.numpy())
@@ -90,38 +106,14 @@ def compare(
     return None
 
 
-@functools.cache
-def merges_wrongly(
-    kind: str,
-    widths: tuple[int, int],
-    window: bool,
-    softcap: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    per_kv: int = HEADS_PER_KV,
-) -> str | None:
-    """Reason a kernel of its own merges the splits of such attention; None where the last of them does, as it did it
-    here."""
-    traits = kind, widths, window, softcap, dtype
-    return tried(("merges", *traits, per_kv), device, lambda: compare_merges(*traits, device, per_kv))
-
-
-def compare_merges(
-    kind: str,
-    widths: tuple[int, int],
-    window: bool,
-    softcap: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    per_kv: int = HEADS_PER_KV,
-) -> str | None:
+def compare_merges(traits: Traits, device: torch.device) -> str | None:
     """Reason a few merges by the last split are wrong; None where they agree with those of a kernel, each time."""
-    spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
+    kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec
     generator = torch.Generator().manual_seed(1)
     for sequences in (DECODING, [(70, 2)]):
         batch = batch_of(sequences)
         kv = on(arenas(kind, widths, (4, 4) if kind == "kivi" else (16, 16), batch, dtype, generator), device)
-        q = torch.randn(batch.host.T, per_kv * kv.kv_heads, widths[0], generator=generator).to(device, dtype)
+        q = torch.randn(batch.host.T, traits.per_kv * kv.kv_heads, widths[0], generator=generator).to(device, dtype)
         stop = _packed_stop(batch).to(device) if kind == "kivi" else None
         there = batch_on(batch, device)
         cut, arrived = launch.cut_of(q, kv, spec, there, fused=True)._replace(splits=4), arrivals(device)
@@ -146,36 +138,11 @@ def arrivals(device: torch.device) -> Tensor:
     return torch.zeros(launch.TILES, dtype=torch.int32, device=device)
 
 
-@functools.cache
-def writes_wrongly(
-    kind: str,
-    widths: tuple[int, int],
-    turns: int,
-    window: bool,
-    softcap: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    per_kv: int = HEADS_PER_KV,
-) -> str | None:
-    """Reason a kernel of its own rotates and writes rows before such attention, ``turns`` channels of each head; None
-    where attention does, as it did it here."""
-    traits = kind, widths, turns, window, softcap, dtype
-    return tried(("writes", *traits, per_kv), device, lambda: compare_writes(*traits, device, per_kv))
-
-
-def compare_writes(
-    kind: str,
-    widths: tuple[int, int],
-    turns: int,
-    window: bool,
-    softcap: bool,
-    dtype: torch.dtype,
-    device: torch.device,
-    per_kv: int = HEADS_PER_KV,
-) -> str | None:
+def compare_writes(traits: Traits, device: torch.device) -> str | None:
     """Reason a few steps of attention that rotates and writes are wrong; None where they leave what a kernel of its own
     leaves, bit for bit, and see the same."""
-    spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
+    kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec
+    turns, per_kv = traits.turns, traits.per_kv
     generator = torch.Generator().manual_seed(1)
     batch = batch_of(DECODING)
     arena = arenas(kind, widths, (16, 16), batch, dtype, generator)
@@ -194,7 +161,7 @@ def compare_writes(
         cut = launch.cut_of(q, kept, spec, there, fused=True)._replace(splits=splits)
         turned = pack.write(q, k, v, rope, slots, kept)
         apart = launch.attend(turned, kept, spec, there, 0, False, None, None, cut)[0]
-        new = launch.NewRows(k, v, rope, slots)
+        new = NewRows(k, v, rope, slots)
         found = launch.attend(q, own, spec, there, 0, False, None, None, cut, arrived, new)[0]
         for one, other in zip(_tensors(own), _tensors(kept), strict=True):
             if not torch.equal(one.view(torch.uint8), other.view(torch.uint8)):

@@ -11,7 +11,7 @@ from engine.compute.batch import Batch
 from engine.compute.layers.attention import Attention
 from engine.compute.layers.embedding import token_table
 from engine.compute.layers.interface import Step, WeightSource
-from engine.compute.layers.layer_norm import LayerNorm
+from engine.compute.layers.layer_norm import read_layer_norm
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.plain_mlp import PlainMLP
 from engine.compute.layers.residual import ResidualStream
@@ -99,9 +99,9 @@ class BertLayer:
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."
         before = f"model.layers.{index - 1}.mlp_norm" if index else "model.embed_norm"
-        self.input_norm = _norm(config, source, before)
+        self.input_norm = read_layer_norm(config, source, before)
         self.attention = Attention(config, index, source, f"{prefix}self_attn.")
-        self.attention_norm = _norm(config, source, f"{prefix}attention_norm")
+        self.attention_norm = read_layer_norm(config, source, f"{prefix}attention_norm")
         self.mlp = PlainMLP(config, source, f"{prefix}mlp.")
 
     def forward(self, stream: ResidualStream, step: Step) -> None:
@@ -120,11 +120,6 @@ class BertLayer:
         return sum(part.storage_size() for part in (self.input_norm, self.attention, self.attention_norm, self.mlp))
 
 
-def _norm(config: ModelConfig, source: WeightSource, name: str) -> LayerNorm:
-    weight, bias = (source.vector(f"{name}.{part}", config.hidden_size) for part in ("weight", "bias"))
-    return LayerNorm(weight, bias, config.rms_norm_eps, source.numerics)
-
-
 class Model(CausalLM):
     """Its head, the token table, is that of masked words, and of no use for embeddings."""
 
@@ -134,7 +129,7 @@ class Model(CausalLM):
         self.embedding = token_table(table)
         self.places, self.second = self._places(config, source)
         self.layers = [BertLayer(config, index, source) for index in range(config.num_layers)]
-        self.norm = _norm(config, source, f"model.layers.{config.num_layers - 1}.mlp_norm")
+        self.norm = read_layer_norm(config, source, f"model.layers.{config.num_layers - 1}.mlp_norm")
         self.head = source.head(table, config.vocab_size, config.hidden_size)
         self.rotaries = ()
 

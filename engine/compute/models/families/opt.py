@@ -9,7 +9,7 @@ from engine.compute.batch import Batch
 from engine.compute.layers.attention import Attention
 from engine.compute.layers.embedding import token_table
 from engine.compute.layers.interface import WeightSource
-from engine.compute.layers.layer_norm import LayerNorm
+from engine.compute.layers.layer_norm import read_layer_norm
 from engine.compute.layers.plain_mlp import PlainMLP
 from engine.compute.models.base import CausalLM
 from engine.compute.models.decoder import PreNormLayer
@@ -66,13 +66,8 @@ class OPTLayer(PreNormLayer):
         prefix = f"model.decoder.layers.{index}."
         self.attention = Attention(config, index, source, f"{prefix}self_attn.", output="out_proj")
         self.mlp = PlainMLP(config, source, prefix, "fc1", "fc2")
-        self.attention_norm = _norm(config, source, f"{prefix}self_attn_layer_norm")
-        self.mlp_norm = _norm(config, source, f"{prefix}final_layer_norm")
-
-
-def _norm(config: ModelConfig, source: WeightSource, name: str) -> LayerNorm:
-    weight, bias = (source.vector(f"{name}.{part}", config.hidden_size) for part in ("weight", "bias"))
-    return LayerNorm(weight, bias, config.rms_norm_eps, source.numerics)
+        self.attention_norm = read_layer_norm(config, source, f"{prefix}self_attn_layer_norm")
+        self.mlp_norm = read_layer_norm(config, source, f"{prefix}final_layer_norm")
 
 
 class Model(CausalLM):
@@ -86,7 +81,7 @@ class Model(CausalLM):
         positions = source.embedding("model.decoder.embed_positions.weight", rows, config.hidden_size)
         self.positions = token_table(positions)
         self.layers = [OPTLayer(config, index, source) for index in range(config.num_layers)]
-        self.norm = _norm(config, source, "model.decoder.final_layer_norm")
+        self.norm = read_layer_norm(config, source, "model.decoder.final_layer_norm")
         self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)
         self.rotaries = ()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.catalogue import Choice, Option
+from engine.catalogue import Choice, Option, Relevance
 from engine.catalogue.metrics import PER_STEP
 from engine.decoding.speculation.technique import DraftTechnique, Made, ProposerInputs
-from engine.protocol import SPECULATION_GROUP, keys
+from engine.protocol import SPECULATION_GROUP, Measure, NumberRange, keys
 
 _NEED = "several layers"
 
@@ -40,17 +40,13 @@ EARLY_EXIT = DraftTechnique(
             key=keys.EXIT_LAYER,
             title="Exit after layer",
             group=SPECULATION_GROUP,
-            lab="speculation",
             default=0,
-            minimum=0,
-            maximum=200,
-            zero_means="auto",
+            range=NumberRange(0, 200, "auto"),
             scope="request",
-            metric=PER_STEP,
             applies="next request",
             explains="How many of the model's layers draft under early exit. "
             "More layers draft better and cost more; auto takes what was found for this model, or a quarter of them.",
-            shows="acceptance rate by draft position",
+            measure=Measure("acceptance rate by draft position", PER_STEP, (1, 0), "speculation"),
             helps="Models trained for early exit, such as LayerSkip's and the bundled guide.",
             costs="Nothing in the text.",
             source=(
@@ -58,8 +54,7 @@ EARLY_EXIT = DraftTechnique(
                 "engine/decoding/speculation/proposers/layer_choice.py",
             ),
             reference="Elhoushi et al. 2024, LayerSkip (arXiv 2404.16710)",
-            of=(keys.SPECULATION, ("exit",)),
-            compare=(1, 0),
+            relevant=Relevance(of=(keys.SPECULATION, ("exit",))),
         ),
     ),
     shows=(keys.NGRAM_FIRST, keys.EXIT_LAYER, keys.ACCEPTANCE),

@@ -19,10 +19,14 @@ def made_of(facts: Facts) -> list[str]:
 
 def _step(facts: Facts) -> str:
     frame = facts.frame
-    if frame.step_ms is None:
+    if frame.latency.step_ms is None:
         return ""
-    own = f", of which Kvasir's own work around the model takes {figure(frame.host_ms)} ms" if frame.host_ms else ""
-    return f"A step takes {figure(frame.step_ms)} ms{own}."
+    own = (
+        f", of which Kvasir's own work around the model takes {figure(frame.latency.host_ms)} ms"
+        if frame.latency.host_ms
+        else ""
+    )
+    return f"A step takes {figure(frame.latency.step_ms)} ms{own}."
 
 
 def _reads(facts: Facts) -> str:
@@ -73,8 +77,8 @@ def _pace(facts: Facts) -> str:
         return ""
     if frame.bandwidth_share is not None and frame.bandwidth_share >= NEAR_LIMIT:
         return f"Memory sets the pace: {100 * frame.bandwidth_share:.0f} % of its speed is used."
-    if frame.step_ms and frame.host_ms and frame.host_ms >= OWN_WORK * frame.step_ms:
-        share = 100 * frame.host_ms / frame.step_ms
+    if frame.latency.step_ms and frame.latency.host_ms and frame.latency.host_ms >= OWN_WORK * frame.latency.step_ms:
+        share = 100 * frame.latency.host_ms / frame.latency.step_ms
         return f"Kvasir's own work sets the pace as much as the model does: it is {share:.0f} % of a step."
     if frame.bandwidth_share is not None:
         share = 100 * frame.bandwidth_share

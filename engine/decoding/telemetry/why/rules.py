@@ -136,8 +136,7 @@ def refused_drafts(facts: Facts) -> WhyReason | None:
     worst = max(drafted, key=_thrown_away, default=None)
     if worst is None or not fixed or (share := _thrown_away(worst)) < REFUSED:
         return None
-    titles = facts.switches[keys.SPECULATION]
-    names = dict(zip(titles.choices, titles.choice_titles, strict=False))
+    names = facts.switches[keys.SPECULATION].titles
     times = f"{'three' if share < 0.7 else 'four'} times in five"
     if share > 0.9:
         times = f"more than {times}" if share < 1 else "every time"
@@ -339,9 +338,11 @@ def late_answers(facts: Facts) -> WhyReason | None:
     targets = f"They may wait {figure(worst.first_token)} s for the first token and "
     targets += f"{1e3 * worst.between_tokens:,.0f} ms between tokens."
     _, between = TARGET_KEYS[worst.service]
-    if worst.most == 0 and frame.itl_p95_ms is not None and between in facts.switches:
+    if worst.most == 0 and frame.latency.itl_p95_ms is not None and between in facts.switches:
         detail = f"{targets} No step of this model is as short on this computer."
-        return WhyReason(1.05, Reason(sentence=sentence, detail=detail, keys={between: math.ceil(frame.itl_p95_ms)}))
+        return WhyReason(
+            1.05, Reason(sentence=sentence, detail=detail, keys={between: math.ceil(frame.latency.itl_p95_ms)})
+        )
     if worst.most and worst.most < frame.queue.running:
         at_once = "one answer" if worst.most == 1 else f"{worst.most} answers"
         detail = f"{targets} That can be kept with {at_once} at once; the others wait."

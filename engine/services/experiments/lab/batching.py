@@ -197,7 +197,7 @@ class _BatchingSide:
             FIRST.key: statistics.mean(each.first - each.arrived for each in self.times),
             COMPLETE.key: statistics.mean(each.last - each.arrived for each in self.times),
             PASSES.key: float(len(steps)),
-            PASS.key: 1000 * statistics.median(step.duration for step in steps if not step.prefill_rows),
+            PASS.key: 1000 * statistics.median(step.duration for step in steps if not step.rows.prefill),
         }
 
     def picture(self) -> Lanes:

@@ -128,13 +128,13 @@ class _Written:
         return {
             LATE_MS.key: statistics.median(times[-late:]),
             EARLY_MS.key: statistics.median(times[1 : 1 + late]),
-            COMPUTED.key: float(sum(step.prefill_rows + step.decode_rows for step in answer.steps)),
+            COMPUTED.key: float(sum(step.rows.prefill + step.rows.decode for step in answer.steps)),
             SPEED.key: answer.timings.tokens_per_second,
         }
 
     def picture(self) -> Cells:
         steps = [step for step in self.answers[-1].steps if step.generated]
-        computed = [step.prefill_rows + step.decode_rows for step in steps]
+        computed = [step.rows.prefill + step.rows.decode for step in steps]
         return Cells(computed=computed, present=[len(self._prompt) + place for place in range(len(steps))])
 
     def series(self, name: str) -> Series:

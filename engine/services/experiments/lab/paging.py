@@ -150,12 +150,12 @@ class _PagingSide:
             self.answers = answering.result()
 
     def figures(self) -> dict[str, float]:
-        steps = [step for step in self.answers[0].steps if step.waiting] or self.answers[0].steps
-        taken = sum(step.pages_used - step.pages_cached for step in steps) * PAGE_SIZE
+        steps = [step for step in self.answers[0].steps if step.queue.waiting] or self.answers[0].steps
+        taken = sum(step.pages.used - step.pages.cached for step in steps) * PAGE_SIZE
         return {
-            AT_ONCE.key: statistics.mean(step.running for step in steps),
-            MOST.key: float(max(step.running for step in steps)),
-            IN_USE.key: 100 * sum(step.live_tokens for step in steps) / taken if taken else 0.0,
+            AT_ONCE.key: statistics.mean(step.queue.running for step in steps),
+            MOST.key: float(max(step.queue.running for step in steps)),
+            IN_USE.key: 100 * sum(step.pages.live_tokens for step in steps) / taken if taken else 0.0,
         }
 
 

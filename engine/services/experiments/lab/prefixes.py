@@ -131,7 +131,7 @@ class _Users:
         return {
             FIRST.key: median,
             COMPUTED.key: float(sum(a.usage.prompt_tokens - a.usage.cached_tokens for a in self.answers)),
-            PAGES.key: float(max(step.pages_used - step.pages_cached for step in steps)),
+            PAGES.key: float(max(step.pages.used - step.pages.cached for step in steps)),
         }
 
     def write_short(self) -> list[Answer]:

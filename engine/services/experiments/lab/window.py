@@ -174,7 +174,7 @@ def _served(lab: Lab, ids: list[int], window: int) -> tuple[float, float, float]
     for policy in (WindowWithSinks.name, KEEP_ALL.name):
         with lab.switched({keys.WINDOW_TOKENS: window, keys.PAGE_POLICY: policy}):
             steps = lab.client.answer(ids[: len(ids) - PAGE_SIZE], greedy(PAGE_SIZE), PLAIN).steps
-        held.append(max(step.pages_used - step.pages_cached for step in steps))
+        held.append(max(step.pages.used - step.pages.cached for step in steps))
     return held[0] - pages_for(SINKS), held[0], held[1]
 
 

@@ -121,8 +121,8 @@ class _TraceRunner:
             swapped = client.engine.cache_stats().swapped_out
             with timed() as whole:
                 answers, steps = _answered(client, trace, overrides)
-            pages = max((step.pages_used for step in steps), default=0)
-            running = max((step.running for step in steps), default=0)
+            pages = max((step.pages.used for step in steps), default=0)
+            running = max((step.queue.running for step in steps), default=0)
             return _TraceRun(
                 answers,
                 steps,
@@ -170,7 +170,7 @@ def _side(way: FeatureVariant, runs: Sequence[_TraceRun], base: Sequence[_TraceR
     steps = [step for run in runs for step in run.steps]
     firsts = sorted(answer.timings.ttft_ms for answer in answers)
     found = sum(answer.usage.cached_tokens for answer in answers)
-    slots = sum(step.pages_used for step in steps) * PAGE_SIZE
+    slots = sum(step.pages.used for step in steps) * PAGE_SIZE
     return CacheSide(
         title=way.title,
         approximate=way.approximate,
@@ -179,7 +179,7 @@ def _side(way: FeatureVariant, runs: Sequence[_TraceRun], base: Sequence[_TraceR
         tokens_per_second=statistics.median(run.tokens_per_second for run in runs),
         hit_rate=found / sum(answer.usage.prompt_tokens for answer in answers),
         saved=found // len(runs),
-        waste=1 - sum(step.live_tokens for step in steps) / slots if slots else 0.0,
+        waste=1 - sum(step.pages.live_tokens for step in steps) / slots if slots else 0.0,
         pages=max(run.pages for run in runs),
         bytes=max(run.bytes for run in runs),
         preemptions=sum(step.preemptions for step in steps) // len(runs),

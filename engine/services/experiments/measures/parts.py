@@ -74,7 +74,7 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
             ]
         case _:
             besides: dict[str, Value] = {keys.HOST_CACHE: 0.0} if spec.key == keys.PREFIX_FIRST else {}
-            ways = [FeatureVariant(_word(spec, value), {spec.key: value} | besides) for value in spec.compare]
+            ways = [FeatureVariant(_word(spec, value), {spec.key: value} | besides) for value in spec.measure.compare]
     refused = {value: reason for value, reason in spec.disabled_choices.items() if value != spec.value}
     left_out = [f"{spec.title}, {value}: {reason}" for value, reason in refused.items()]
     return [way for way in ways if way.settings[spec.key] not in refused], left_out
@@ -101,6 +101,6 @@ def _packed() -> Iterator[FeatureVariant]:
 def _word(spec: OptionSpec, value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    if spec.zero_means and value == 0:
-        return spec.zero_means
-    return spec.choice_titles[spec.choices.index(value)] if isinstance(value, str) else f"{value:g}"
+    if spec.range.zero_means and value == 0:
+        return spec.range.zero_means
+    return spec.titles[value] if isinstance(value, str) else f"{value:g}"

@@ -126,7 +126,7 @@ def roof_costs(client: EngineClient, memory: float, arithmetic: float, batch: in
 
 
 def rows_of(step: StepRecord) -> int:
-    return step.decode_rows + step.prefill_rows + step.verify_rows
+    return step.rows.decode + step.rows.prefill + step.rows.verify
 
 
 def _trace(costs: StepCosts, requests: int, context: int) -> list[TraceRequest]:

@@ -65,7 +65,7 @@ def measure_speculation(client: EngineClient, rounds: int, tokens: int = TOKENS)
 def ways(spec: OptionSpec, proposers: Sequence[str]) -> tuple[list[Method], list[str]]:
     """Every proposer at a fixed and an adaptive length, then the engine's own choice; and why others cannot draft."""
     found, absent = [], []
-    for name, title in zip(spec.choices, spec.choice_titles, strict=True):
+    for name, title in spec.titles.items():
         if name in spec.disabled_choices:
             absent.append(f"{title}: {spec.disabled_choices[name]}")
         elif name in proposers:
@@ -186,7 +186,7 @@ def _overhead(
         steps = own_steps(answers[0].steps)
         if number:  # the first is a warm-up
             speeds[place].append(sum(step.generated for step in steps) / sum(step.duration for step in steps))
-            drafted += [step.verify_rows > 0 for step in steps if place]
+            drafted += [step.rows.verify > 0 for step in steps if place]
     plain, auto = speeds
     return OverheadRow(
         batch=batch,

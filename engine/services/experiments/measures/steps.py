@@ -34,14 +34,14 @@ class Drafted(NamedTuple):
 
 def own_steps(steps: Sequence[StepRecord]) -> list[StepRecord]:
     """The steps of these answers that read no prompt."""
-    return [step for step in steps if not step.prefill_rows and step.decode_rows]
+    return [step for step in steps if not step.rows.prefill and step.rows.decode]
 
 
 def decoding(steps: Sequence[StepRecord], unit: float = 1.0) -> list[Drafted]:
     """The steps of one answer that read no prompt. Costs in ``unit``, that of a plain step measured alongside."""
     found = []
     for step in own_steps(steps):
-        work, rows = step.drafting, step.decode_rows + step.verify_rows
+        work, rows = step.drafting, step.rows.decode + step.rows.verify
         depths = tuple(
             (draft.proposer, len(draft.proposed), sum(draft.accepted)) for draft in step.drafts if draft.proposed
         )

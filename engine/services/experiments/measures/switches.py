@@ -142,11 +142,12 @@ def _drafter(key: str, speculation: OptionSpec) -> str:
 
 def _pairs(spec: OptionSpec) -> list[tuple[Value, Value]]:
     """The declared comparison, and the first choice against every other that can apply."""
-    if not spec.compare:
+    if not spec.measure.compare:
         return []
-    if spec.kind == "choice" and spec.applies != "reload" and spec.default == spec.choices[0] == spec.compare[0]:
-        return [(spec.default, choice) for choice in spec.choices[1:] if choice not in spec.disabled_choices]
-    return [(spec.compare[0], spec.compare[1])]
+    before, after = spec.measure.compare
+    if spec.kind == "choice" and spec.applies != "reload" and spec.default == spec.choices[0].key == before:
+        return [(before, each.key) for each in spec.choices[1:] if not each.disabled_reason]
+    return [(before, after)]
 
 
 class _Side:

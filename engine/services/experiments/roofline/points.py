@@ -83,9 +83,9 @@ def measure(client: EngineClient, settings: WorkSettings) -> MeasuredPasses:
         alone += [step.duration for step in whole_steps(steps, 1)]
         before = 0
         for step in steps:
-            if step.prefill_rows and not step.decode_rows:
-                reading.setdefault((step.prefill_rows, -before), []).append(step.duration)
-                before += step.prefill_rows
+            if step.rows.prefill and not step.rows.decode:
+                reading.setdefault((step.rows.prefill, -before), []).append(step.duration)
+                before += step.rows.prefill
     (rows, before), chunks = max(reading.items())
     share = int(PROMPT_SECONDS * rows / statistics.median(chunks) / MANY)
     room = model.pages * PAGE_SIZE // MANY - ANSWER - PAGE_SIZE
@@ -176,7 +176,7 @@ def _values(switches: Mapping[str, OptionSpec], key: str) -> list[str]:
     spec = switches[key]
     if spec.disabled_reason or spec.hidden:
         return []
-    return [choice for choice in spec.choices if choice not in spec.disabled_choices and choice != spec.value]
+    return [choice for choice in spec.titles if choice not in spec.disabled_choices and choice != spec.value]
 
 
 def _of_weights(settings: WorkSettings, switches: Mapping[str, OptionSpec]) -> Iterator[Other]:

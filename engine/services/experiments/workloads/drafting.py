@@ -58,9 +58,9 @@ OFF = Method("off", "off")
 def methods(state: Mapping[str, OptionSpec], names: Iterable[str]) -> list[Method]:
     """List those of ``names`` that the loaded model has."""
     spec = state[keys.SPECULATION]
-    titles, trees = dict(zip(spec.choices, spec.choice_titles, strict=True)), state[keys.TREE_NODES].of_values
+    trees = state[keys.TREE_NODES].of_values
     return [
-        Method(name, titles[name], name in trees)
+        Method(name, spec.titles[name], name in trees)
         for name in names
         if not spec.disabled_reason and name not in spec.disabled_choices
     ]

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.decoding.telemetry import runs
-from engine.decoding.telemetry.records import DraftRecord, StepRecord
+from engine.decoding.telemetry.records import DraftRecord, StepRecord, StepRows
 from engine.decoding.telemetry.runs import MeasuredRate, Recorder, ServedModel
+from tests.engine.decoding.telemetry.steps import running
+from tests.engine.decoding.telemetry.steps import step as record_of
 
 MODEL = ServedModel("a CPU", "GGUF Q4_K", "/models/a", 1 << 30, 2e9)
 OTHER = MODEL._replace(model="/models/b", read=(1 << 30) + 1000)
@@ -22,33 +24,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def step(duration: float, **changes: object) -> StepRecord:
-    plain = StepRecord(
-        time=0.0,
-        duration=duration,
-        host_seconds=0.0,
-        decode_rows=1,
-        prefill_rows=0,
-        verify_rows=0,
-        generated=1,
-        drafts=(),
-        pages_used=0,
-        live_tokens=0,
-        pages_cached=0,
-        waiting=0,
-        running=1,
-        prefilling=0,
-        bytes_read=1000,
-        preemptions=0,
-        ttfts=(),
-    )
-    return plain._replace(**changes)
+    return record_of(0.0, duration=duration, **{"queue": running(1), **changes})
 
 
 def test_plain_steps_are_kept_as_a_share_of_the_bandwidth() -> None:
     recorder = Recorder(MODEL, 100_000.0)
     for duration in [0.02] * 20 + [5.0]:  # one hiccup
         recorder.add(step(duration))
-    recorder.add(step(0.001, running=2, decode_rows=2))
+    recorder.add(step(0.001, queue=running(2), rows=StepRows(decode=2)))
     (found,) = recorder.take()
     assert (found.what, found.model, found.order) == ("decode", "/models/a", 30)
     assert found.value == pytest.approx(0.5)
@@ -67,10 +50,10 @@ def test_few_steps_wait_for_more() -> None:
 
 def test_prompts_and_drafts() -> None:
     recorder = Recorder(MODEL, 100_000.0)
-    recorder.add(step(4.0, decode_rows=0, prefill_rows=100, generated=0))
+    recorder.add(step(4.0, rows=StepRows(prefill=100), generated=0))
     draft = DraftRecord("ngram", (1,), (1,), 2, draft_tokens=2)
     for _ in range(16):
-        recorder.add(step(0.1, generated=3, verify_rows=2, drafts=(draft,)))
+        recorder.add(step(0.1, generated=3, rows=StepRows(decode=1, verify=2), drafts=(draft,)))
     prompt, drafted = recorder.take()
     assert prompt.value == pytest.approx(4.0 / 100 / 2e9)
     assert (drafted.proposer, drafted.value, drafted.rate) == ("ngram", 3.0, pytest.approx(30.0))

@@ -27,6 +27,7 @@ from engine.loading.memory import nvml
 from engine.loop.engine import Engine
 from engine.protocol import (
     Acceptance,
+    Latencies,
     ModelCard,
     PageCounts,
     QueueCounts,
@@ -38,7 +39,7 @@ from engine.protocol import (
     keys,
 )
 from engine.services.probes import MachineProbes
-from tests.engine.decoding.telemetry.steps import MEMORY, frame, step
+from tests.engine.decoding.telemetry.steps import MEMORY, frame, running, step
 from tests.kit.servers import TOKEN, Client
 
 GB = 10**9
@@ -69,7 +70,7 @@ def facts(switches: dict[str, Value] | None = None, **changes: object) -> Facts:
 
 def telemetry(**changes: object) -> Telemetry:
     pages = PageCounts(total=100, used=50, live_tokens=700, cached=10)
-    quiet = frame(step(1.0, running=1, waiting=0), now=1.1)
+    quiet = frame(step(1.0, queue=running(1)), now=1.1)
     return msgspec.structs.replace(quiet, **{"pages": pages, **changes})
 
 
@@ -105,14 +106,14 @@ def test_late_answers_are_told_with_what_could_be_kept(most: int, running: int, 
         for name in names
     ]
     queue = QueueCounts(waiting=0, running=running, prefilling=0)
-    found = reasons(facts(frame=telemetry(services=services, queue=queue, itl_p95_ms=63.2)))
+    found = reasons(facts(frame=telemetry(services=services, queue=queue, latency=Latencies(itl_p95_ms=63.2))))
     assert found[0].sentence == "3 of 4 interactive answers of the last minute were late."
     assert found[0].keys == mends
     assert "50 ms between tokens" in found[0].detail
 
 
 def test_every_switch_whose_figure_is_speed_has_its_sentence() -> None:
-    assert {option.key for option in catalogue.BY_KEY.values() if option.metric == SPEED} <= {
+    assert {option.key for option in catalogue.BY_KEY.values() if option.measure.metric == SPEED} <= {
         case.key for case in SLOW_VALUES
     }
 
@@ -152,7 +153,7 @@ def test_of_a_tree_one_path_can_be_accepted() -> None:
 
 def test_no_speculation() -> None:
     assert only(facts({keys.SPECULATION: "off"})).keys == {keys.SPECULATION: "auto"}
-    two = telemetry(queue=QueueCounts(waiting=0, running=2, prefilling=0))
+    two = telemetry(queue=running(2))
     assert all(not reason.keys for reason in reasons(facts({keys.SPECULATION: "off"}, frame=two)))
 
 
@@ -244,7 +245,7 @@ def test_what_the_gpu_and_the_battery_say() -> None:
 
 def test_a_model_that_was_just_loaded_and_answers_side_by_side() -> None:
     assert "just been loaded" in only(facts(steps=3)).sentence
-    several = telemetry(queue=QueueCounts(waiting=0, running=4, prefilling=0), generated_per_second=40.0)
+    several = telemetry(queue=running(4), generated_per_second=40.0)
     assert "40 tokens a second together, 10 for each" in only(facts(frame=several)).sentence
 
 
@@ -260,12 +261,14 @@ def test_what_gains_most_stands_first() -> None:
 
 
 def test_what_the_speed_is_made_of_says_what_was_measured_and_nothing_else() -> None:
-    at_rest = telemetry(step_ms=None, host_ms=None, bytes_per_pass=None, bandwidth_share=None, acceptance=[])
+    at_rest = telemetry(latency=Latencies(), bytes_per_pass=None, bandwidth_share=None, acceptance=[])
     assert made_of(facts(frame=at_rest)) == ["A pass over the model reads 4.0 GB of weights."]
     drafted = Acceptance(
         proposer="draft", proposed=100, accepted=70, by_depth=[0.7], draft_length=3, tokens_per_step=3.1
     )
-    busy = telemetry(step_ms=23.4, host_ms=2.0, bytes_per_pass=4.5 * GB, bandwidth_share=0.8, acceptance=[drafted])
+    busy = telemetry(
+        latency=Latencies(step_ms=23.4, host_ms=2.0), bytes_per_pass=4.5 * GB, bandwidth_share=0.8, acceptance=[drafted]
+    )
     prompt = LastPrompt(tokens=8300, cached=8120)
     assert made_of(facts(frame=busy, prompt=prompt)) == [
         "A step takes 23 ms, of which Kvasir's own work around the model takes 2.0 ms.",
@@ -274,14 +277,17 @@ def test_what_the_speed_is_made_of_says_what_was_measured_and_nothing_else() -> 
         "Of the last prompt's 8,300 tokens 8,120 came from the cache, and 180 were read.",
         "Memory sets the pace: 80 % of its speed is used.",
     ]
-    slow = msgspec.structs.replace(busy, host_ms=12.0, bandwidth_share=0.2, acceptance=[])
+    slow = msgspec.structs.replace(
+        busy, latency=Latencies(step_ms=23.4, host_ms=12.0), bandwidth_share=0.2, acceptance=[]
+    )
     said = made_of(facts(frame=slow, prompt=LastPrompt(tokens=40, cached=0)))
     assert said[2:] == [
         "Each gives an answer one token: nothing was drafted.",
         "None of the last prompt's 40 tokens were in the cache: all were read.",
         "Kvasir's own work sets the pace as much as the model does: it is 51 % of a step.",
     ]
-    assert made_of(facts(frame=msgspec.structs.replace(slow, host_ms=1.0)))[-1].startswith("Arithmetic sets the pace")
+    slow = msgspec.structs.replace(slow, latency=Latencies(step_ms=23.4, host_ms=1.0))
+    assert made_of(facts(frame=slow))[-1].startswith("Arithmetic sets the pace")
     assert "pace" not in made_of(facts(frame=busy, weights=8 << 20))[-1], "it reads from the processor's cache"
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from engine.decoding.telemetry.prometheus import metrics
-from engine.decoding.telemetry.records import DraftCost, DraftRecord, EndedAnswer
+from engine.decoding.telemetry.records import DraftCost, DraftRecord, EndedAnswer, StepRows
 from engine.decoding.telemetry.window import (
     KEPT_SECONDS,
     TelemetryWindow,
@@ -16,14 +16,14 @@ from engine.decoding.telemetry.window import (
     rate,
 )
 from engine.protocol import GpuReading, ServiceFigures
-from tests.engine.decoding.telemetry.steps import MEMORY, PAGES, frame, step
+from tests.engine.decoding.telemetry.steps import MEMORY, PAGES, frame, running, step
 
 
 def test_nothing_happened() -> None:
     empty = frame(now=5.0)
     assert (empty.generated_per_second, empty.prefilled_per_second) == (0, 0)
-    assert empty.ttft_ms is None
-    assert empty.itl_p50_ms is None
+    assert empty.latency.ttft_ms is None
+    assert empty.latency.itl_p50_ms is None
     assert empty.bandwidth_share is None
     assert empty.queue.running == 0
 
@@ -39,13 +39,13 @@ def test_the_share_of_captured_steps_and_why_the_others_were_not() -> None:
 
 
 def test_steady_decoding() -> None:
-    records = [step(0.1 * i, generated=4, decode_rows=4) for i in range(1, 101)]
+    records = [step(0.1 * i, generated=4, rows=StepRows(decode=4)) for i in range(1, 101)]
     now = frame(*records, now=10.0, bandwidth=100_000.0)
     assert now.generated_per_second == pytest.approx(40)
-    assert now.itl_p50_ms == pytest.approx(100)
-    assert now.itl_p95_ms == pytest.approx(100)
-    assert now.step_ms == pytest.approx(100)
-    assert now.host_ms == pytest.approx(10)
+    assert now.latency.itl_p50_ms == pytest.approx(100)
+    assert now.latency.itl_p95_ms == pytest.approx(100)
+    assert now.latency.step_ms == pytest.approx(100)
+    assert now.latency.host_ms == pytest.approx(10)
     assert now.bytes_per_token == pytest.approx(250)
     assert now.bandwidth_share == pytest.approx(0.1)
     assert now.pages == PAGES
@@ -65,11 +65,11 @@ def test_a_rate_adds_up_to_what_was_made() -> None:
 
 
 def test_a_long_step_counts_at_its_own_speed() -> None:
-    reading = step(10.0, duration=4.0, prefill_rows=400, generated=1, ttfts=(4.0,), decode_rows=0)
+    reading = step(10.0, duration=4.0, rows=StepRows(prefill=400), generated=1, ttfts=(4.0,))
     now = frame(reading, now=10.0)
     assert now.prefilled_per_second == pytest.approx(100)
-    assert now.ttft_ms == 4000
-    assert now.itl_p50_ms is None  # its only token was a first one
+    assert now.latency.ttft_ms == 4000
+    assert now.latency.itl_p50_ms is None  # its only token was a first one
     assert now.bytes_per_token is None
     assert now.bytes_per_pass is None
 
@@ -89,21 +89,21 @@ def test_old_records_are_forgotten() -> None:
     assert len(window._latencies) <= KEPT_SECONDS * 10 + 2
     late = window.frame(2000.0, MEMORY, PAGES, idle=True)
     assert late.generated_per_second == 0
-    assert late.itl_p50_ms is None
+    assert late.latency.itl_p50_ms is None
     assert late.queue.running == 0
     assert window.totals["generated"] == 10_000
 
 
 def test_time_between_tokens() -> None:
     # Two answers, three accepted tokens each, arrive together after 0.3 s.
-    assert inter_token_seconds(None, step(1, duration=0.3, generated=6, decode_rows=2)) == pytest.approx(0.1)
+    assert inter_token_seconds(None, step(1, duration=0.3, generated=6, rows=StepRows(decode=2))) == pytest.approx(0.1)
     # A long prompt was read in between: the reader waited for both steps.
-    before = step(1.0, duration=2.0, prefill_rows=500, decode_rows=0, generated=0)
+    before = step(1.0, duration=2.0, rows=StepRows(prefill=500), generated=0)
     assert inter_token_seconds(before, step(1.2, duration=0.1)) == pytest.approx(0.2)
     # Nothing ran before: only this step counts.
-    assert inter_token_seconds(before._replace(running=0), step(9.0, duration=0.1)) == pytest.approx(0.1)
+    assert inter_token_seconds(before._replace(queue=running(0)), step(9.0, duration=0.1)) == pytest.approx(0.1)
     # Without the KV cache the rows of an answer count as reading.
-    assert inter_token_seconds(None, step(1, decode_rows=0, prefill_rows=40, generated=1)) == pytest.approx(0.1)
+    assert inter_token_seconds(None, step(1, rows=StepRows(prefill=40), generated=1)) == pytest.approx(0.1)
 
 
 def test_quantile() -> None:

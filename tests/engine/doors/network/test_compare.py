@@ -156,7 +156,6 @@ def test_medians_and_types() -> None:
     runs = [(measured(0, 1), measured(4, 5)), (measured(0, 3), measured(4, 50)), (measured(0, 2), measured(4, 6))]
     compared = summary("c", catalogue.option("draft_length"), [0, 4], runs)
     assert (compared.before, compared.after, compared.ratio) == (2, 6, 3)
-    assert (compared.ttft_before, compared.ttft_after) == (2, 6)
     assert [run.value for run in compared.runs] == [0, 4] * 3
 
 

@@ -96,11 +96,11 @@ def test_what_an_answer_took_is_kept_for_later_fits(client: Client, serving: Ser
 
 @pytest.mark.slow
 def test_every_switch_of_the_cache_is_measured_and_put_back(client: Client, serving: Serving) -> None:
-    assert {key for key in NEW if BY_KEY[key].compare} == set(NEW)
+    assert {key for key in NEW if BY_KEY[key].measure.compare} == set(NEW)
     for key in NEW:
         before = serving.value(key)
         compared = compare(client, key, rounds=2)
-        values = list(BY_KEY[key].compare)
+        values = list(BY_KEY[key].measure.compare)
         if elsewhere := BY_KEY[key].metric_of(values[1]).elsewhere:
             assert isinstance(compared, p.Error)
             assert compared.message == elsewhere

@@ -10,7 +10,7 @@ import tests.engine.compute.layers.triton.interpreted  # noqa: F401
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels
 from engine.cache.stores.kinds import Arenas, KVKind
 from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement, value_group
-from engine.cache.stores.store import DenseKVStore
+from engine.cache.stores.store import DenseKVStore, LatentKVStore
 from engine.compute.attention import writing
 from engine.compute.attention.rotation import RotaryStep
 from engine.compute.attention.triton import pack, pack_trial
@@ -117,11 +117,8 @@ def test_every_store_is_written_as_by_itself(kind: str) -> None:
 
 
 def test_a_store_that_writes_otherwise_is_left_to_itself() -> None:
-    class Other(DenseKVStore):
-        pass
-
     x = torch.randn(1, 6, 32)
-    assert "Other" in str(writing.declines(Other([(2, 32)], 2, torch.float32), 0, x, None))
+    assert "LatentKVStore" in str(writing.declines(LatentKVStore(1, 2, 24, 8, torch.float32), 0, x, None))
     assert writing.declines(DenseKVStore([(2, 32)], 2, torch.float32), 0, x, None) == "the model is not on a GPU"
 
 

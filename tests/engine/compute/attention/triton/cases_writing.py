@@ -87,7 +87,8 @@ def test_attention_rotates_and_writes(
 ) -> None:
     """The trial that a GPU makes, without a tolerance."""
     monkeypatch.setattr(trial, "TOLERANCE", 0.0)
-    assert trial.compare_writes(kind, widths, turns, kind == "int8", kind == "fp8", dtype, CPU) is None
+    traits = trial.Traits(kind, widths, dtype, kind == "int8", kind == "fp8", turns=turns)
+    assert trial.compare_writes(traits, CPU) is None
 
 
 @pytest.mark.parametrize("kind", ["dense", "latent", "int4", "kivi"])
@@ -95,11 +96,11 @@ def test_trials_of_merges(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "TOLERANCE", 0.0)
     monkeypatch.setattr(trial, "REPEATED", 1)
     widths = (40, 32) if kind == "latent" else (32, 32)
-    assert trial.compare_merges(kind, widths, False, kind == "dense", torch.float32, CPU) is None
+    assert trial.compare_merges(trial.Traits(kind, widths, torch.float32, softcap=kind == "dense"), CPU) is None
 
 
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    traits: tuple[Any, ...] = ("dense", (32, 32), 32, False, False, torch.float32, CPU)
+    traits = trial.Traits("dense", (32, 32), torch.float32, turns=32)
     attend, write = launch.attend, pack.write
 
     def off(*args: Any, **options: Any) -> Any:
@@ -107,11 +108,11 @@ def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return (o + 0.5 * (len(args) > 9), lse)
 
     monkeypatch.setattr(launch, "attend", off)
-    assert "does not agree with that which does not" in str(trial.compare_writes(*traits))
-    assert "do not agree with a kernel's" in str(trial.compare_merges(*traits[:2], *traits[3:]))
+    assert "does not agree with that which does not" in str(trial.compare_writes(traits, CPU))
+    assert "do not agree with a kernel's" in str(trial.compare_merges(traits, CPU))
     monkeypatch.setattr(launch, "attend", attend)
     monkeypatch.setattr(pack, "write", lambda q, k, v, *more: write(q, 2 * k, v, *more))
-    assert "is not what a kernel of its own writes" in str(trial.compare_writes(*traits))
+    assert "is not what a kernel of its own writes" in str(trial.compare_writes(traits, CPU))
 
 
 class _Proved(TritonAttention):

@@ -63,8 +63,8 @@ def variants(kind: str, batches: Sequence[Batch], processors: int) -> set[Hashab
 def tried_variants(kind: str) -> set[Hashable]:
     """What the trial compiles, taken down where it launches."""
     with gathering() as found, mock.patch.object(trial, "far", return_value=False):
-        widths, device = (WIDTH, WIDTH), torch.device("cpu")
-        assert trial.compare(kind, widths, False, False, False, torch.bfloat16, device) is None
+        traits = trial.Traits(kind, (WIDTH, WIDTH), torch.bfloat16)
+        assert trial.compare(traits, torch.device("cpu")) is None
     return {signature_of(one) for one in found}
 
 

@@ -107,7 +107,7 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     }
     assert missing <= set(drafters()), "only what says how to draft may want somebody who drafts so"
     measured = {row.key for row in report.bundled.switches}
-    assert measured == {option.key for option in BY_KEY.values() if option.compare} - missing
+    assert measured == {option.key for option in BY_KEY.values() if option.measure.compare} - missing
     for row in report.bundled.switches:
         assert min(row.speed) > 0, row.key
         assert row.values[0] != row.values[1]

@@ -20,6 +20,7 @@ from engine.services.experiments.measures.parts import SHOWN_BY, CacheFeature, p
 from engine.services.experiments.reports.cache import CacheFigures, CacheRow, CacheSide
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from engine.services.experiments.workloads.traces import ROOMY, TIGHT, TIGHT_ROOM, Words, chats, document, shared_prompt
+from tests.kit.specs import refusing
 
 VOCABULARY = range(10, 500)
 TRACES = (*ROOMY, *TIGHT)
@@ -101,7 +102,7 @@ def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -
     # What a model cannot do is said and not measured.
     without = dict(state)
     spec = state["kv_kind"]
-    without["kv_kind"] = msgspec.structs.replace(spec, disabled_choices={"kivi": "No.", "int4": "Not that."})
+    without["kv_kind"] = refusing(spec, {"kivi": "No.", "int4": "Not that."})
     found = list(parts(without, 512))
     assert "KV cache precision, kivi: No." in found
     (kinds,) = (part for part in found if isinstance(part, CacheFeature) and part.key == "kv_kind")

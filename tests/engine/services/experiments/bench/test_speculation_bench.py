@@ -190,7 +190,7 @@ def test_another_model_is_asked_what_people_ask(tmp_path: Path) -> None:
 def test_switches_that_say_how_to_draft_are_shown_by_somebody_who_does() -> None:
     """In the summary of all switches: the first kind of drafting that the model has, or none."""
     assert set(drafters()) == {
-        option.key for option in BY_KEY.values() if option.compare and option.of[0] == "speculation"
+        option.key for option in BY_KEY.values() if option.measure.compare and option.relevant.of[0] == "speculation"
     }
     assert _drafter("draft_length", specification()) == "draft"
     assert _drafter("draft_length", specification("draft model")) == "assistant"

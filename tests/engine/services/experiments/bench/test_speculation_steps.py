@@ -11,10 +11,11 @@ import pytest
 
 from engine.decoding.speculation.base import DraftCost
 from engine.decoding.speculation.control.stats import expected_tokens
-from engine.decoding.telemetry.records import DraftRecord, StepRecord
+from engine.decoding.telemetry.records import DraftRecord, StepRecord, StepRows
 from engine.services.experiments.measures.steps import Costs, Drafted, costs, decoding, held, predicted
 from engine.services.experiments.measures.timing import Spread, spread
 from engine.services.experiments.reports.speculation import OverheadRow, SpeculationFigures, TextFigures, WayRow
+from tests.engine.decoding.telemetry.steps import step as record_of
 
 
 def drafted(
@@ -28,10 +29,8 @@ def record(
 ) -> StepRecord:
     draft_tokens = () if draft is None else (draft,)
     verified = 0 if draft is None else len(draft.proposed)
-    return StepRecord(
-        time, 0.5, 0.1, int(not prefill), prefill, verified, 1, draft_tokens, 9, 1, 1, 0, 0, 1, 0, 0, 0, (),
-        drafting=drafting,
-    )  # fmt: skip
+    rows = StepRows(int(not prefill), prefill, verified)
+    return record_of(time, duration=0.5, host_seconds=0.1, rows=rows, drafts=draft_tokens, drafting=drafting)
 
 
 def test_shares_by_depth_count_what_was_reached() -> None:

@@ -45,7 +45,7 @@ def holds(steps: Sequence[Sequence[DraftToken]]) -> None:
 
 def counted(answers: Sequence[Answer]) -> float:
     """Tokens a step, from the records of steps instead of the answers' own figures."""
-    steps = [step for answer in answers for step in answer.steps if not step.prefill_rows]
+    steps = [step for answer in answers for step in answer.steps if not step.rows.prefill]
     return sum(step.generated for step in steps) / len(steps)
 
 

@@ -140,7 +140,7 @@ def test_cancelled_in_its_middle_it_leaves_all_as_it_was(serving: Serving, clien
         if how == "cancel":
             other.begun()
             client.send(p.Load(model="kvasir-guide"))
-            while not serving.server.hub._held:
+            while not serving.server.hub._driver.held:
                 time.sleep(0.01)
             client.send(p.CancelLoad())
             failed = client.until(p.Error)

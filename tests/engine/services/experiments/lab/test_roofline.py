@@ -165,7 +165,7 @@ def test_points_lie_under_the_roof(found: LabRoofline) -> None:
 
 def test_every_switch_that_could_be_set_has_its_point(client: EngineClient, found: LabRoofline) -> None:
     state = client.state()
-    other = {choice for choice in state[keys.KV_KIND].choices if choice not in state[keys.KV_KIND].disabled_choices}
+    other = {choice for choice in state[keys.KV_KIND].titles if choice not in state[keys.KV_KIND].disabled_choices}
     moved = [point.keys for point in found.points if point.keys]
     assert {keys.WEIGHTS: "16bit"} in moved
     assert {move[keys.KV_KIND] for move in moved if keys.KV_KIND in move} == other - {

@@ -15,8 +15,9 @@ from engine.services.experiments import laboratory
 from engine.services.experiments.experiment import Lab
 from engine.services.experiments.lab import BY_NAME, chunked, mlfq
 from engine.services.experiments.measures.courses import courses, lanes
+from tests.engine.decoding.telemetry.steps import step as record_of
 
-STEP = StepRecord(0.0, 0.0, 0.0, 1, 0, 0, 1, (), 0, 0, 0, 0, 0, 0, 0, 0, ())
+STEP = record_of(0.0)
 BUSY: tuple[Doing, ...] = ("reading", "writing")
 
 

@@ -8,7 +8,7 @@ from engine.services.experiments.lab import ALL, BY_NAME
 
 def test_switches_name_experiments_that_there_are() -> None:
     every = catalogue.state(catalogue.defaults(), frozenset())
-    assert {spec.lab for spec in every} - {""} <= set(BY_NAME)
+    assert {spec.measure.lab for spec in every} - {""} <= set(BY_NAME)
     assert sorted(spec.key for spec in every if spec.common) == [
         "disk_cache",
         "kv_kind",
@@ -21,4 +21,4 @@ def test_switches_name_experiments_that_there_are() -> None:
 def test_a_switch_leads_to_an_experiment_that_shows_it() -> None:
     for key in {key for experiment in ALL for key in experiment.page.keys}:
         shows = {experiment.page.name for experiment in ALL if key in experiment.page.keys}
-        assert catalogue.option(key).lab in shows, key
+        assert catalogue.option(key).measure.lab in shows, key

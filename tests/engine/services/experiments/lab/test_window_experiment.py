@@ -21,6 +21,7 @@ from engine.services.experiments.laboratory import run
 from engine.services.experiments.workloads.conversations import conversation
 from tests.bench.assisted import dequantised
 from tests.engine.services.experiments.lab.conftest import loaded
+from tests.kit.specs import refusing
 
 WINDOW = 64
 LENGTH = window.WINDOWS * WINDOW
@@ -84,7 +85,7 @@ def test_what_cannot_slide_is_refused(client: EngineClient) -> None:
     refusal = experiment.refuses(short, state)
     assert refusal is not None
     assert "100" in refusal.why
-    fixed = {**state, keys.PAGE_POLICY: structs.replace(state[keys.PAGE_POLICY], disabled_choices=["window_sinks"])}
+    fixed = {**state, keys.PAGE_POLICY: refusing(state[keys.PAGE_POLICY], {"window_sinks": "No."})}
     refusal = experiment.refuses(client.model, fixed)
     assert refusal is not None
     assert "sliding window" in refusal.why
