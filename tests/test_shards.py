@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ SHARDS = ("window", "compute", "packaging", "serving")
 
 
 def told(shard: str) -> str:
-    """What `make` would run, or why it does not."""
-    command = ["make", "--no-print-directory", "--dry-run", "cases-test-all", f"SHARD={shard}"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    """The call of pytest that `make` would make, if any."""
+    command = ["make", "--dry-run", "cases-test-all", f"SHARD={shard}", f"PYTHON={sys.executable}"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return "\n".join(line for line in said.splitlines() if "-m pytest" in line)
 
 
 def paths(shard: str) -> list[Path]:
