@@ -55,13 +55,16 @@ def chat_to_markdown(history: HistoryStore, chat: Chat) -> str:
 
 
 def unsaved_to_markdown(history: HistoryStore) -> str:
-    """Every chat of which something is not in the file, and what was typed there and not sent."""
+    """Every chat of which something is not in the file, and what was not sent there, but for documents that are files
+    of their own."""
     parts = []
     for chat_id in history.unsaved():
         chat, draft = history.chat(chat_id), history.draft(chat_id)
         if chat is not None:
             parts.append(chat_to_markdown(history, chat))
-        parts += [f"## {tr('Not sent')}\n\n{text}\n" for text in (draft.text, draft.before) if text]
+        pasted = [each.document.text for each in draft.documents if each.pasted and each.document is not None]
+        said = [*(text for text in (draft.text, draft.before, *pasted) if text), *map(_picture, draft.pictures)]
+        parts += [f"## {tr('Not sent')}\n\n{text}\n" for text in said]
     return "\n".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +21,12 @@ from app.chat.transcript.documents import DocumentBlock
 from app.documents.records import DocumentUse, MessageDocument, of_text
 from app.history.chat_list import DropTarget
 from app.history.duplicate import duplicate
-from app.history.export import to_markdown
-from app.history.records import Chat, Folder, FolderDocument, StoredMessage
+from app.history.export import to_markdown, unsaved_to_markdown
+from app.history.records import Attached, Chat, Draft, Folder, FolderDocument, StoredMessage
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.history.transfer import chat_file
+from app.history.transfer.import_job import ImportJob
 from app.program import WindowProgram
 from tests.app.chatting import asked, ended, labels, mime
 from tests.app.conftest import send
@@ -73,7 +75,7 @@ def blocks(program: WindowProgram, question: StoredMessage) -> list[str]:
 
 
 def test_chats_that_begin_in_a_folder_have_its_documents_in_front(qtbot, start) -> None:
-    program = start()
+    program = start("--rate", "2000")
     with_folder(program)
     chat, sent, chip = program.chat, asked(program), program.chat.composer.folder
     program.sidebar.refresh()
@@ -103,14 +105,14 @@ def test_chats_that_begin_in_a_folder_have_its_documents_in_front(qtbot, start) 
     own = chat.chat_id
     prompt = chat.session.talk.prompt(third.id)
     program.close()
-    program = start()
+    program = start("--rate", "2000")
     program.chat.open_chat(own)
     assert program.chat.session.talk.prompt(third.id) == prompt
     assert program.chat.composer.folder.used == [FolderDocument("a", ADA), FolderDocument("b", BOB)]
 
 
 def test_what_is_changed_counts_from_the_next_question_on(qtbot, start) -> None:
-    program = start()
+    program = start("--rate", "2000")
     with_folder(program)
     chat, sent, chip = program.chat, asked(program), program.chat.composer.folder
     questions = [ask(qtbot, program, "One?")]
@@ -153,7 +155,7 @@ def test_what_is_changed_counts_from_the_next_question_on(qtbot, start) -> None:
 
 
 def test_of_one_that_does_not_fit_each_question_brings_its_passages(qtbot, start) -> None:
-    program = start()
+    program = start("--rate", "2000")
     with_folder(program, FolderDocument("l", of_text("long.txt", LONG)), FolderDocument("b", BOB))
     chat, sent = program.chat, asked(program)
     chat.new_chat("f")
@@ -174,7 +176,7 @@ def test_of_one_that_does_not_fit_each_question_brings_its_passages(qtbot, start
 
 
 def test_a_question_that_is_taken_back_leaves_the_new_chat_in_its_folder(qtbot, start) -> None:
-    program = start()
+    program = start("--rate", "2000")
     with_folder(program)
     chat = program.chat
     chat.new_chat("f")
@@ -262,7 +264,7 @@ def notes(dialog: FolderDocumentsDialog) -> list[str]:
 
 
 def test_the_dialog_shows_what_was_read_and_what_became_of_it(qtbot, start, tmp_path: Path) -> None:
-    program = start()
+    program = start("--rate", "2000")
     note, scan = tmp_path / "note.txt", tmp_path / "scan.txt"
     note.write_text("Call Ada.")
     scan.write_text(LONG)
@@ -310,7 +312,7 @@ def test_the_dialog_shows_what_was_read_and_what_became_of_it(qtbot, start, tmp_
 
 
 def test_a_new_chat_in_a_folder_without_documents_says_where_it_begins(qtbot, start) -> None:
-    program = start()
+    program = start("--rate", "2000")
     program.history.save_folder(Folder("f", "A name that is " + "long " * 20))
     chat = program.chat
     chat.new_chat("f")
@@ -371,3 +373,59 @@ def test_own_files_have_the_folders_documents(history: HistoryStore) -> None:
     assert back.stored()[0].documents == asked_with
     assert [each.document for each in back.folder_documents] == [ADA]
     assert "/ada.txt" not in chat_file.to_json(record).decode()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_an_import_that_makes_the_folder_gives_it_its_documents(
+    qtbot, history: HistoryStore, tmp_path: Path, known: bool
+) -> None:
+    if known:
+        history.save_folder(Folder("here", "Thesis"))
+        history.set_folder_documents("here", [FolderDocument("b", BOB)])
+    papers = [chat_file.DocumentRecord(each.name, each.text, each.facts) for each in (ADA, BOB, ADA)]
+    for number in (1, 2):  # two chats of one folder
+        record = chat_file.ChatRecord(
+            version=1,
+            id=f"c{number}",
+            title="Own",
+            created=5.0,
+            updated=6.0,
+            messages=[chat_file.MessageRecord("q", "user", "?")],
+            folder="Thesis",
+            folder_documents=papers,
+        )
+        (tmp_path / f"{number}.json").write_bytes(chat_file.to_json(record))
+    job = ImportJob(history, [tmp_path / "1.json", tmp_path / "2.json"])
+    with qtbot.waitSignal(job.ended):
+        job.start()
+    job.close_down()
+    (folder,) = history.folders()
+    found = [each.document for each in history.folder_documents(folder.id)]
+    assert (folder.name, found) == ("Thesis", [BOB] if known else [ADA, BOB])
+    assert {history.folder_of(chat).id for chat in job.report.ids} == {folder.id}
+
+
+def test_with_a_full_disk_the_documents_are_used_and_kept_once_there_is_room(qtbot, history: HistoryStore) -> None:
+    history.save_folder(Folder("f", "Thesis"))
+    assert history.flush()
+    connect, full = history._writer._connect, True
+
+    def refused() -> sqlite3.Connection:
+        if full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return connect()
+
+    history._writer._connect, history._writer._connection = refused, None
+    with qtbot.waitSignal(history.failed) as failed:
+        history.set_folder_documents("f", [FolderDocument("a", ADA)])
+        history.set_draft_parts("", Draft(pictures=(b"one",), documents=(Attached("Pasted", BOB, pasted=True),)))
+    check_sentence(failed.args[0].partition(": it is then")[0] + ".", "the disk is full")
+    assert kept(history) == [("ada.txt", ADA.text)]
+    assert history.unsaved() == [""]
+    assert BOB.text in unsaved_to_markdown(history)
+    assert "data:image/" in unsaved_to_markdown(history)
+    with qtbot.waitSignal(history.recovered):
+        full = False
+    assert (texts(history), history.draft("").pictures) == (2, (b"one",))
