@@ -19,6 +19,7 @@ from app.theme.widgets import ElidedLabel, fill, named, take_out, tip
 CHIP_PX = 280
 NO_ROOM = tr("The conversation leaves no room for it: begin a new chat.")
 TOO_LONG = tr("Too long to send whole: passages that fit your question will be sent.")
+GONE = tr("The file is gone; its text is kept.")
 
 
 class DocumentCount(NamedTuple):
@@ -84,6 +85,12 @@ class AttachedDocuments(QScrollArea):
             chip.show_count(count)
         self._fit()
 
+    def say_notes(self) -> None:
+        """Say again what is to be said of each: more is known."""
+        for chip in self._chips:
+            chip.show_count(chip.count)
+        self._fit()
+
     def sizeHint(self) -> QSize:
         return QSize(super().sizeHint().width(), self.height())
 
@@ -113,6 +120,7 @@ class _Chip(QFrame):
     def __init__(self, attached: Attached, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self.attached, self._theme = attached, theme
+        self.count: DocumentCount | None = None
         named(self, "document-chip", card="choice")
         self._name = named(ElidedLabel(attached.name, "figure"), "document-name")
         self._facts = named(ElidedLabel("", "caption"), "document-facts")
@@ -136,12 +144,13 @@ class _Chip(QFrame):
         return self._theme.px(CHIP_PX)
 
     def show_count(self, count: DocumentCount | None) -> None:
+        self.count = count
         document = self.attached.document
         if document is None:
             facts, notes = tr("reading…"), list[str]()
         else:
             facts = f"{kind_of(document.facts)} · {size_of(document.facts)}"
-            notes = list(document.facts.notes)
+            notes = [*([GONE] if self.attached.gone else []), *document.facts.notes]
         if count is not None:
             facts = f"{facts} · {tr('{tokens:,} tokens', tokens=count.tokens)}"
             notes[:0] = [] if count.whole else [TOO_LONG if count.passages else NO_ROOM]

@@ -12,12 +12,14 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from app.chat import pictures
 from app.chat.attached import AttachedDocuments
-from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError, files_in, is_picture
+from app.chat.folder.chip import FolderChip
+from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError, is_picture
 from app.chat.session.reading import DocumentReader
 from app.chat.side_by_side.send_menu import SendMenu
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.documents.records import MOST, of_text
+from app.dropped import files_in
 from app.history.records import Attached, Draft
 from app.language import tr
 from app.texts.exact import ExactTextEdit, text_of
@@ -90,11 +92,11 @@ class MessageEdit(ExactTextEdit):
         super().setPlainText(text)
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return bool(pictures.files_in(source) or pictures.in_mime(source)) or super().canInsertFromMimeData(source)
+        return bool(files_in(source) or pictures.in_mime(source)) or super().canInsertFromMimeData(source)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Pasted or dropped text; much of it is made a document before it is laid out, which would take seconds."""
-        if files := pictures.files_in(source):
+        if files := files_in(source):
             self.filed.emit(files)
             return
         if found := pictures.in_mime(source):
@@ -221,11 +223,12 @@ class Composer(QFrame):
         self.attach = AttachButton(theme, self)
         self.attached = AttachedPictures(self)
         self.documents = AttachedDocuments(theme, self)
+        self.folder = FolderChip(theme, self)
         self.reader = DocumentReader(self)
         row = fill(QHBoxLayout(), (self.attach, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
         fill(row, (self.edit, 1, Qt.AlignmentFlag.AlignVCenter))
         fill(row, *((button, 0, Qt.AlignmentFlag.AlignBottom) for button in (self.more, self.button, self.ways)))
-        column = fill(QVBoxLayout(self), self._banner, self.documents, self.attached, row, self.thinking)
+        column = fill(QVBoxLayout(self), self._banner, self.folder, self.documents, self.attached, row, self.thinking)
         fill(column, margins=(14, 12, 14, 12), spacing=6)
         self.edit.submitted.connect(self._submit)
         self.edit.refused.connect(self.refused)
@@ -341,6 +344,7 @@ class Composer(QFrame):
     def show_draft(self, draft: Draft) -> None:
         text, self._edited, self._before, files, documents, self._begins = draft
         self._answer = self.is_answer(draft)
+        self.folder.show_for(not self._answer)
         self._banner.setText(BEGINS if self._begins else EDITS_ANSWER if self._answer else EDITS)
         self._banner.setVisible(self.editing)
         self.see(self._card)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from shiboken6 import isValid
 
 from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
@@ -13,7 +18,7 @@ from app.chat.elsewhere import reason
 from app.chat.find.find import FindInChat
 from app.chat.header import Header
 from app.chat.news import News
-from app.chat.pictures import files_in, in_mime
+from app.chat.pictures import in_mime
 from app.chat.session.answers import Answers
 from app.chat.session.background import Background
 from app.chat.session.branches import versions
@@ -32,6 +37,7 @@ from app.chat.transcript.branch_menu import BranchMenu
 from app.chat.transcript.stats import loading_model, reading_prompt
 from app.chat.transcript.transcript import COLUMN_PX, Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
+from app.dropped import files_in
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from app.models.state.loads import ModelLoads
@@ -40,6 +46,9 @@ from app.shortcuts import typed
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, caption, fill, named, say, show_checked, switched
 from engine.protocol import ChatMessage, Sampling
+
+if TYPE_CHECKING:
+    from app.chat.folder.dialog import FolderDocumentsDialog
 
 
 class ChatPage(FocusFirst):
@@ -63,6 +72,8 @@ class ChatPage(FocusFirst):
     ) -> None:
         super().__init__(parent)
         self._link, self.loads = link, loads
+        self._history, self._theme = history, theme
+        self._dialogs: list[FolderDocumentsDialog] = []
         named(self, "chat-page", surface="bg", acceptDrops=True)
         self.session = ChatSession(link, history, self)
         self.header = Header(link, loads, theme, self)
@@ -125,9 +136,32 @@ class ChatPage(FocusFirst):
         edit = self.composer.edit
         return self.minimumSizeHint().height() - edit.height() + edit.line_height
 
-    def new_chat(self) -> None:
-        self.session.new()
+    def new_chat(self, folder: str = "") -> None:
+        """Show a new chat, in the folder of that id."""
+        self.session.new(folder)
         self.composer.setFocus()
+
+    def show_folder_documents(self, folder_id: str, files: Sequence[Path] = ()) -> None:
+        """Show the documents of a folder, and read these files for it."""
+        from app.chat.folder.dialog import FolderDocumentsDialog  # few ever ask
+
+        folder = self._history.folder(folder_id)
+        if folder is None:
+            return
+        dialog = FolderDocumentsDialog(
+            self._history, folder, self.session.tokens, lambda: self._context, self._theme, self.window()
+        )
+        dialog.unseen.connect(self.news.complain)
+        self._dialogs = [each for each in self._dialogs if isValid(each)] + [dialog]
+        dialog.open()
+        if files:
+            dialog.add(files)
+
+    @property
+    def _context(self) -> int:
+        """Tokens that the model takes; 0 where nobody counts them."""
+        card = self._link.card if self.session.talk.chat.remote is None else None
+        return card.context if card is not None else 0
 
     def open_chat(self, chat_id: str) -> None:
         """Show a saved chat; one that is gone gives a new chat."""
@@ -193,6 +227,9 @@ class ChatPage(FocusFirst):
         """Before the program ends: answers that stream are kept as interrupted."""
         for stop in self._stops:
             stop()
+        for dialog in self._dialogs:
+            if isValid(dialog):
+                dialog.close_down()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and pictures can be dropped anywhere on the page."""
@@ -252,9 +289,12 @@ class ChatPage(FocusFirst):
         self.settings.changed.connect(session.set_settings)
         self.settings.refused.connect(self.news.complain)
         self.settings.overflow_changed.connect(session.set_overflow)
+        self.composer.folder.left_out.connect(session.folder.leave_out)
+        self.composer.folder.documents_asked.connect(self._show_own_folder)
 
     def _connect_session(self) -> None:
         session = self.session
+        session.folder.changed.connect(self._show_folder)
         session.opened.connect(self._on_opened)
         session.changed.connect(self._show_branch)
         session.settings_changed.connect(self.prompt_changed)
@@ -292,6 +332,16 @@ class ChatPage(FocusFirst):
         self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
         self.composer.thinking.show_for(card, talk.chat.thinking)
         self.composer.see(card)
+
+    def _show_folder(self) -> None:
+        """The documents of the folder that the next question is asked with."""
+        talk, folder = self.session.talk, self.session.folder
+        self.composer.folder.show_folder(folder.folder, folder.documents, talk.chat.left_out, not talk.saved)
+
+    def _show_own_folder(self) -> None:
+        folder = self.session.folder.folder
+        if folder is not None:
+            self.show_folder_documents(folder.id)
 
     def _on_grown(self, message_id: str) -> None:
         if message_id in self.session.ends:

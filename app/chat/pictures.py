@@ -72,12 +72,6 @@ def in_mime(source: QMimeData) -> list[QImage]:
     return [image] if isinstance(image, QImage) and not image.isNull() else []
 
 
-def files_in(source: QMimeData) -> list[Path]:
-    """The files of a drop or of the clipboard; none where an address is not of this machine."""
-    urls = source.urls()
-    return [Path(url.toLocalFile()) for url in urls] if urls and all(url.isLocalFile() for url in urls) else []
-
-
 def is_picture(file: Path) -> bool:
     return file.suffix.lower() in SUFFIXES
 

@@ -99,6 +99,13 @@ class MessageDocument(NamedTuple):
 
     document: Document
     use: DocumentUse | None = None
+    folder: bool = False
+    """True if it came with the folder of the chat, and not with the message alone."""
+
+    @property
+    def in_front(self) -> bool:
+        """True if it stands before all messages: a whole one of a folder, which its chats have in common there."""
+        return self.folder and (self.use is None or self.use.passages is None)
 
 
 class ReadText(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ CHAT = (
     "adapter",
     "servers",
     "remote",
+    "left_out",
 )
 LISTED = ("id", "title", "updated", "folder", "pinned", "archived", "tags")
 MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking", "parts")
@@ -65,6 +66,7 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
         cells.text("adapter"),
         cells.listed("servers", str),
         cells.remote("remote"),
+        cells.listed("left_out", str),
     )  # an overflow policy that is not known is a later version's
 
 

@@ -187,8 +187,11 @@ class ChatListModel(QAbstractListModel):
         """All that is to say of a row."""
         if row.folds:
             kind = tr("archive") if row.archive else tr("folder")
-            chats = plural("1 chat", "{n:,} chats", row.chats)
-            return f"{row.text}: {kind}, {chats}, {tr('open', 'a folder') if row.opened else tr('folded')}"
+            said = [kind, plural("1 chat", "{n:,} chats", row.chats)]
+            if row.folder is not None and row.folder.documents:
+                said.append(plural("1 document", "{n:,} documents", row.folder.documents))
+            said.append(tr("open", "a folder") if row.opened else tr("folded"))
+            return f"{row.text}: {', '.join(said)}"
         if row.chat is None:
             return None
         tags = tr("tagged {tags}", tags=", ".join(row.chat.tags)) if row.chat.tags else ""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from app.documents.records import Document, DocumentUse, kind_of, size_of
 from app.history.records import Chat, ListedChat, StoredMessage, thought_for
+from app.history.sent import without_repeats
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from app.language import plural, tr
@@ -30,7 +31,7 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
     lines = [f"# {chat.title}", "", f"*{day}*", ""]
     if chat.system_prompt:
         lines += [f"## {tr('System')}", "", _closed(chat.system_prompt), ""]
-    for message in path:
+    for message in without_repeats(path):
         if message.role != "tool":
             lines += [f"## {speaker(message)}", ""]
         if message.thinking:
@@ -38,8 +39,8 @@ def to_markdown(chat: Chat, path: Sequence[StoredMessage]) -> str:
             lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
         for data in message.pictures:
             lines += [_picture(data), ""]
-        for document, use in message.documents:
-            lines += [f"*{_MARKS.sub(_ESCAPED, document_line(document, use))}*", ""]
+        for each in message.documents:
+            lines += [f"*{_MARKS.sub(_ESCAPED, document_line(each.document, each.use))}*", ""]
         lines += [_closed(message.content.rstrip()), ""] if message.content or not message.parts else []
         for part in message.parts:
             lines += _part(part)
@@ -54,13 +55,16 @@ def chat_to_markdown(history: HistoryStore, chat: Chat) -> str:
 
 
 def unsaved_to_markdown(history: HistoryStore) -> str:
-    """Every chat of which something is not in the file, and what was typed there and not sent."""
+    """Every chat of which something is not in the file, and what was not sent there, but for documents that are files
+    of their own."""
     parts = []
     for chat_id in history.unsaved():
         chat, draft = history.chat(chat_id), history.draft(chat_id)
         if chat is not None:
             parts.append(chat_to_markdown(history, chat))
-        parts += [f"## {tr('Not sent')}\n\n{text}\n" for text in (draft.text, draft.before) if text]
+        pasted = [each.document.text for each in draft.documents if each.pasted and each.document is not None]
+        said = [*(text for text in (draft.text, draft.before, *pasted) if text), *map(_picture, draft.pictures)]
+        parts += [f"## {tr('Not sent')}\n\n{text}\n" for text in said]
     return "\n".join(parts)
 
 

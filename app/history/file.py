@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -36,6 +36,7 @@ _KNOWN_AS = {
     "servers": tr("the choice of tools"),
     "parts": tr("the calls of tools"),
     "remote": tr("the model of another server"),
+    "left_out": tr("the choice of the folder's documents"),
     "folder": tr("the folder"),
     "tags": tr("the tags"),
     "created": tr("a date"),
@@ -281,9 +282,20 @@ class HistoryFile(QObject):
         last: bool = False,
     ) -> None:
         """``chat`` is the one of which a person saw what is written, ``tell`` whether to announce it, or which one."""
+        self._write_all([(sql, values)], chat, tell, key, last)
+
+    def _write_all(
+        self,
+        statements: Iterable[tuple[str, tuple]],
+        chat: str | None = None,
+        tell: bool | str = False,
+        key: str = "",
+        last: bool = False,
+    ) -> None:
+        """The same with several statements, of which all are in the file or none."""
         told = (tell,) if isinstance(tell, str) else (chat,) if tell and chat else ()  # "" is a folder
         chats = frozenset() if chat is None else frozenset((chat,))
-        job = WriteJob(((sql, tuple(map(storable, values))),), chats, told, key, last)
+        job = WriteJob(tuple((sql, tuple(map(storable, values))) for sql, values in statements), chats, told, key, last)
         if self._together is not None:
             self._together.append(job)
         else:

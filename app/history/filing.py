@@ -12,7 +12,7 @@ from app.history.list_panel import ListPanel
 from app.history.records import Folder, new_id
 from app.history.store import HistoryStore
 from app.history.tags import TagsDialog
-from app.language import tr
+from app.language import plural, tr
 from app.theme.theme import Theme
 
 NEW_FOLDER = tr("New folder")
@@ -38,20 +38,26 @@ class FilingPanel(ListPanel):
         self._edit(self.model.index_of_folder(folder.id))
 
     def delete_folder(self, folder: Folder) -> None:
-        """Remove a folder; its chats stay, in none."""
+        """Remove a folder; its chats stay, in none, and messages that were sent with its documents keep these."""
         inside = [chat.id for chat in self._history.listed() if chat.folder == folder.id]
+        documents = self._history.folder_documents(folder.id)
         self._history.remove_folder(folder.id)
         self.refresh()
 
         def undo() -> None:
             with self._history.together():
                 self._history.save_folder(folder)
+                self._history.set_folder_documents(folder.id, documents)
                 for chat_id in inside:
                     self._history.set_folder(chat_id, folder.id)
 
         deleted = tr("Deleted the folder “{name}”.", name=short(folder.name))
         kept = tr("Its chat is still in the list.") if len(inside) == 1 else tr("Its chats are still in the list.")
-        self._offer_undo(f"{deleted} {kept}" if inside else deleted, undo)
+        gone = plural(
+            "Its document is not used any more.", "Its {n:,} documents are not used any more.", len(documents)
+        )
+        parts = [deleted, *([kept] if inside else []), *([gone] if documents else [])]
+        self._offer_undo(" ".join(parts), undo)
 
     def place(self, chat_id: str, target: DropTarget) -> None:
         """Move a chat to another place of the list: to the pinned ones, to a folder or out of it, to the archive."""

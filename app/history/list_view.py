@@ -1,4 +1,5 @@
-"""The view of the list of chats: its keys, its tags, and chats that are dragged to another place in it."""
+"""The view of the list of chats: its keys, its tags, and what is dragged there: a chat to another place, files to a
+folder."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QWidget
 
+from app.dropped import files_in
 from app.history.chat_list import MIME, ChatListModel
 from app.history.delegate import ChatDelegate
 from app.language import tr
@@ -26,6 +28,8 @@ class ChatListView(QListView):
     dropped = Signal(str, object)
     """(chat id, the Target)."""
     typed = Signal(str)
+    filed = Signal(str, list)
+    """(the id of a folder, paths of the files that were dropped on it)."""
 
     def __init__(self, model: ChatListModel, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -75,7 +79,7 @@ class ChatListView(QListView):
         self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.ArrowCursor)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if event.mimeData().hasFormat(MIME):
+        if event.mimeData().hasFormat(MIME) or files_in(event.mimeData()):
             event.acceptProposedAction()
         else:
             event.ignore()
@@ -83,7 +87,10 @@ class ChatListView(QListView):
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
         super().dragMoveEvent(event)  # which scrolls near the edges
         index = self.indexAt(event.position().toPoint())
-        allowed = event.mimeData().hasFormat(MIME) and self._model.target(index) is not None
+        if event.mimeData().hasFormat(MIME):
+            allowed = self._model.target(index) is not None
+        else:
+            allowed = bool(self._folder_at(index) and files_in(event.mimeData()))
         self._show_drop(index.row() if allowed else -1)
         if allowed:
             event.acceptProposedAction()
@@ -95,14 +102,23 @@ class ChatListView(QListView):
         super().dragLeaveEvent(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        target = self._model.target(self.indexAt(event.position().toPoint()))
+        index = self.indexAt(event.position().toPoint())
+        target, folder = self._model.target(index), self._folder_at(index)
         self._show_drop(-1)
         chat = bytes(event.mimeData().data(MIME).data()).decode(errors="replace")
         if chat and target is not None:
             event.acceptProposedAction()
             self.dropped.emit(chat, target)
+        elif folder and (files := files_in(event.mimeData())):
+            event.acceptProposedAction()
+            self.filed.emit(folder, files)
         self.stopAutoScroll()
         self.setState(self.State.NoState)
+
+    def _folder_at(self, index: QModelIndex) -> str:
+        """The id of the folder whose row that is, "" for another row."""
+        folder = self._model.row(index).folder if index.isValid() else None
+        return folder.id if folder is not None else ""
 
     def _show_drop(self, row: int) -> None:
         if row != self._delegate.drop_row:

@@ -50,8 +50,12 @@ class ListStore(HistoryFile):
 
     def folders(self) -> list[Folder]:
         """All folders, by name."""
-        rows = self._read("SELECT id, name, folded FROM folders")
-        folders = [Folder(cells.plain(key), cells.plain(name), bool(folded)) for key, name, folded in rows]
+        rows = self._read(
+            "SELECT id, name, folded, (SELECT COUNT(*) FROM folder_documents d WHERE d.folder = f.id) FROM folders f"
+        )
+        folders = [
+            Folder(cells.plain(key), cells.plain(name), bool(folded), count) for key, name, folded, count in rows
+        ]
         return sorted(folders, key=lambda folder: (folder.name.casefold(), folder.id))
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
@@ -81,6 +85,15 @@ class ListStore(HistoryFile):
     def set_title(self, chat_id: str, title: str) -> None:
         self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id), chat_id, tell=True)
 
+    def folder_of(self, chat_id: str) -> Folder | None:
+        """The folder that a chat is in; None for none."""
+        rows = self._read("SELECT folder FROM chats WHERE id = ? AND folder != ''", chat_id)
+        return self.folder(cells.plain(rows[0][0])) if rows else None
+
+    def folder(self, folder_id: str) -> Folder | None:
+        """The folder with this id; None where there is none."""
+        return next((folder for folder in self.folders() if folder.id == folder_id), None)
+
     def set_folder(self, chat_id: str, folder_id: str) -> None:
         """Move the chat to a folder, "" to none."""
         self._write("UPDATE chats SET folder = ? WHERE id = ?", (folder_id, chat_id), chat_id, tell=True)
@@ -97,10 +110,10 @@ class ListStore(HistoryFile):
     def save_folder(self, folder: Folder) -> None:
         """Insert the folder or replace it."""
         sql = "INSERT INTO folders (id, name, folded) VALUES (?,?,?) ON CONFLICT (id) DO UPDATE SET "
-        self._write(f"{sql} name = excluded.name, folded = excluded.folded", tuple(folder), tell="")
+        self._write(f"{sql} name = excluded.name, folded = excluded.folded", tuple(folder[:3]), tell="")
 
     def remove_folder(self, folder_id: str) -> None:
-        """Remove a folder; its chats are in none then."""
+        """Remove a folder with its documents; its chats are in none then."""
         with self.together():
             self._write("UPDATE chats SET folder = '' WHERE folder = ?", (folder_id,))
             self._write("DELETE FROM folders WHERE id = ?", (folder_id,), tell="")

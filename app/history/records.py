@@ -136,6 +136,8 @@ class Chat(NamedTuple):
     """The names of the MCP servers whose tools can be called; none: tools are off."""
     remote: RemoteModel | None = None
     """The model of another server that answers; None for that of this machine."""
+    left_out: tuple[str, ...] = ()
+    """The ids of the documents of its folder that it goes without."""
 
 
 class Folder(NamedTuple):
@@ -145,6 +147,20 @@ class Folder(NamedTuple):
     name: str
     folded: bool = False
     """True if the list shows none of its chats."""
+    documents: int = 0
+    """Number of documents that belong to it."""
+
+
+class FolderDocument(NamedTuple):
+    """A document that belongs to a folder: every question in it is asked with it. ``id`` stays when the file is read
+    again."""
+
+    id: str
+    document: Document
+    path: str = ""
+    """The file that was read, "" where it is not known."""
+    stamp: str = ""
+    """Time and size of the file when it was read, "" where they are not known."""
 
 
 class ListedChat(NamedTuple):
@@ -205,11 +221,13 @@ class StoredMessage(NamedTuple):
 
 class Attached:
     """A file of the message that is being written. Whoever reads it puts in what comes of that: ``document``, or
-    ``failure``, a sentence. ``pasted``: it was text on the clipboard, and can go back into the message."""
+    ``failure``, a sentence. ``pasted``: it was text on the clipboard, and can go back into the message. ``path`` is
+    the file, "" for none; ``gone``: it is not there any more, though it was read."""
 
-    def __init__(self, name: str, document: Document | None = None, pasted: bool = False) -> None:
-        self.name, self.document, self.pasted = name, document, pasted
+    def __init__(self, name: str, document: Document | None = None, pasted: bool = False, path: str = "") -> None:
+        self.name, self.document, self.pasted, self.path = name, document, pasted, path
         self.failure = ""
+        self.gone = False
 
 
 class Draft(NamedTuple):
@@ -221,16 +239,16 @@ class Draft(NamedTuple):
     before: str = ""
     """Text that was typed before that edit began, and comes back after it."""
     pictures: tuple[bytes, ...] = ()
-    """Pictures of the message; the history does not keep them."""
+    """Pictures of the message."""
     documents: tuple[Attached, ...] = ()
-    """Documents of the message, some of which may still be read; the history does not keep them."""
+    """Documents of the message, some of which may still be read."""
     begins: str = ""
     """The id of the message to which it begins the answer, "" for none; the history does not keep it."""
 
 
 def attached(message: StoredMessage) -> tuple[Attached, ...]:
-    """The documents of a message, for the one that takes its place."""
-    return tuple(Attached(each.document.name, each.document) for each in message.documents)
+    """The documents of a message, for the one that takes its place; those of a folder come by themselves."""
+    return tuple(Attached(each.document.name, each.document) for each in message.documents if not each.folder)
 
 
 class SearchHit(NamedTuple):

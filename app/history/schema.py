@@ -157,7 +157,51 @@ CREATE TRIGGER documents_delete AFTER DELETE ON message_documents BEGIN
 END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10, _V11, _V12)
+_FORGET_TEXT = """\
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM folder_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM draft_documents WHERE document = old.document);
+"""
+
+_V13 = f"""
+-- Documents that belong to a folder, in the order ``place``; ``path`` is the file that was read, ``stamp`` its time and
+-- size then. Which of a message's came with the folder; and the ids of those that a chat goes without, as JSON.
+CREATE TABLE folder_documents (
+    id TEXT PRIMARY KEY, folder TEXT NOT NULL REFERENCES folders (id) ON DELETE CASCADE, place INTEGER NOT NULL,
+    document TEXT NOT NULL REFERENCES documents (digest), name TEXT NOT NULL,
+    path TEXT NOT NULL DEFAULT '', stamp TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX folder_documents_by_folder ON folder_documents (folder, place);
+CREATE INDEX folder_documents_by_document ON folder_documents (document);
+ALTER TABLE message_documents ADD COLUMN folder INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN left_out TEXT NOT NULL DEFAULT '[]';
+-- Documents and pictures of what was not sent yet; ``document`` is NULL while the file at ``path`` is being read.
+CREATE TABLE draft_documents (
+    chat TEXT NOT NULL, place INTEGER NOT NULL, document TEXT REFERENCES documents (digest), name TEXT NOT NULL,
+    path TEXT NOT NULL DEFAULT '', pasted INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chat, place)
+);
+CREATE INDEX draft_documents_by_document ON draft_documents (document);
+CREATE TABLE draft_pictures (
+    chat TEXT NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (chat, place)
+);
+CREATE TRIGGER draft_parts_delete AFTER DELETE ON chats BEGIN
+    DELETE FROM draft_documents WHERE chat = old.id;
+    DELETE FROM draft_pictures WHERE chat = old.id;
+END;
+-- A text goes with the last that has it.
+DROP TRIGGER documents_delete;
+CREATE TRIGGER documents_delete AFTER DELETE ON message_documents BEGIN
+{_FORGET_TEXT}END;
+CREATE TRIGGER folder_documents_delete AFTER DELETE ON folder_documents BEGIN
+{_FORGET_TEXT}END;
+CREATE TRIGGER folder_documents_update AFTER UPDATE OF document ON folder_documents BEGIN
+{_FORGET_TEXT}END;
+CREATE TRIGGER draft_documents_delete AFTER DELETE ON draft_documents BEGIN
+{_FORGET_TEXT}END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10, _V11, _V12, _V13)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

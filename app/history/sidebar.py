@@ -31,6 +31,10 @@ class Sidebar(FilingPanel):
 
     deleted = Signal(str)
     """A chat was deleted (it may be the one on screen); undo brings it back."""
+    new_chat_in = Signal(str)
+    """The id of a folder in which the person wants to begin a chat."""
+    documents_asked = Signal(str, list)
+    """(the id of a folder whose documents the person wants to see, the files that are to become some of them)."""
 
     def __init__(self, history: HistoryStore, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(history, theme, parent)
@@ -38,6 +42,7 @@ class Sidebar(FilingPanel):
         self.more.clicked.connect(lambda: self._pop_up(self.list_menu(), self.more.rect().bottomLeft(), self.more))
         self.list.customContextMenuRequested.connect(self._menu)
         self.list.delete_asked.connect(self._delete_chosen)
+        self.list.filed.connect(self.documents_asked)
 
     def duplicate(self, chat_id: str) -> None:
         """Copy the chat with all its branches, and open the copy."""
@@ -148,6 +153,9 @@ class Sidebar(FilingPanel):
     def folder_menu(self, folder: Folder) -> QMenu:
         """What can be done with a folder."""
         menu = QMenu(self)
+        menu.addAction(tr("New chat in this folder"), lambda: self.new_chat_in.emit(folder.id))
+        menu.addAction(tr("Documents…"), lambda: self.documents_asked.emit(folder.id, []))
+        menu.addSeparator()
         menu.addAction(f"{tr('Rename')}\tF2", lambda: self._edit(self.model.index_of_folder(folder.id)))
         menu.addAction(tr("New folder…"), self.new_folder)
         menu.addAction(tr("Export…"), lambda: self._export_folder(folder))

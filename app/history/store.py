@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
+from PySide6.QtCore import QObject
 
 from app.documents.records import Document, DocumentFacts, DocumentUse, MessageDocument
 from app.history import cells, statements
 from app.history.cells import Bad
 from app.history.listing import ListStore
-from app.history.records import Chat, Draft, StoredMessage, now
+from app.history.records import Attached, Chat, Draft, FolderDocument, StoredMessage, now
 from app.history.statements import packed
 from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolConfig
 
@@ -23,6 +25,11 @@ _DRAFT = ", ".join(Draft._fields[:3])
 
 class HistoryStore(ListStore):
     """All of the history: chats with their messages, settings and drafts; app/history/file.py says how it is kept."""
+
+    def __init__(self, path: Path, parent: QObject | None = None) -> None:
+        super().__init__(path, parent)
+        self._of_folder: dict[str, tuple[DocumentFacts, str]] = {}
+        """By their digests, the texts of documents of the folder that was asked for last."""
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -73,19 +80,35 @@ class HistoryStore(ListStore):
         found: dict[str, list[MessageDocument]] = {}
         known: dict[str, tuple[DocumentFacts, str]] = {}
         rows = self._read(
-            "SELECT r.message, r.document, r.name, r.sent FROM message_documents r JOIN messages m ON m.id = r.message "
-            "WHERE m.chat = ? ORDER BY r.message, r.place",
+            "SELECT r.message, r.document, r.name, r.sent, r.folder FROM message_documents r "
+            "JOIN messages m ON m.id = r.message WHERE m.chat = ? ORDER BY r.message, r.place",
             chat_id,
         )
-        for message, digest, name, sent in rows:
-            if digest not in known:
-                texts = self._read("SELECT facts, text FROM documents WHERE digest = ?", digest)
-                facts, text = texts[0] if texts else ("{}", "")
-                known[digest] = _unpacked(facts, DocumentFacts, DocumentFacts()), cells.plain(text)
-            document = Document(cells.plain(name), known[digest][1], known[digest][0], cells.plain(digest))
+        for message, digest, name, sent, folder in rows:
             use = _unpacked(sent, DocumentUse | None, DocumentUse())
-            found.setdefault(cells.plain(message), []).append(MessageDocument(document, use))
+            part = MessageDocument(self._document(name, digest, known), use, bool(folder))
+            found.setdefault(cells.plain(message), []).append(part)
         return found
+
+    def _document(self, name: str, digest: str, known: dict[str, tuple[DocumentFacts, str]]) -> Document:
+        """The document of that digest; ``known`` are those whose texts were read already."""
+        if digest not in known:
+            texts = self._read("SELECT facts, text FROM documents WHERE digest = ?", digest)
+            facts, text = texts[0] if texts else ("{}", "")
+            known[digest] = _unpacked(facts, DocumentFacts, DocumentFacts()), cells.plain(text)
+        return Document(cells.plain(name), known[digest][1], known[digest][0], cells.plain(digest))
+
+    def folder_documents(self, folder_id: str) -> list[FolderDocument]:
+        """The documents of a folder, in their order."""
+        rows = self._read(
+            "SELECT id, name, document, path, stamp FROM folder_documents WHERE folder = ? ORDER BY place", folder_id
+        )
+        known = {digest: text for digest, text in self._of_folder.items() if digest in {row[2] for row in rows}}
+        self._of_folder = known  # of the folder that was asked for last
+        return [
+            FolderDocument(cells.plain(key), self._document(name, digest, known), cells.plain(path), cells.plain(stamp))
+            for key, name, digest, path, stamp in rows
+        ]
 
     def tools(self, chat_id: str, digest: str) -> ToolConfig | None:
         """What :meth:`save_tools` gave this digest. Raises LookupError where it is not there, or cannot be read."""
@@ -97,10 +120,22 @@ class HistoryStore(ListStore):
     def draft(self, chat_id: str) -> Draft:
         """``chat_id`` "" is the chat that is not begun."""
         rows = self._read(f"SELECT {_DRAFT} FROM drafts WHERE chat = ?", chat_id)
-        if not rows:
-            return Draft()
-        text, edited, before = map(cells.plain, rows[0])
-        return Draft(text, edited, before)
+        text, edited, before = map(cells.plain, rows[0]) if rows else ("", "", "")
+        shown = self._read("SELECT data FROM draft_pictures WHERE chat = ? ORDER BY place", chat_id)
+        pictures = tuple(data for (data,) in shown if isinstance(data, bytes))
+        known: dict[str, tuple[DocumentFacts, str]] = {}
+        documents = tuple(
+            Attached(
+                cells.plain(name),
+                self._document(name, digest, known) if digest is not None else None,
+                bool(pasted),
+                cells.plain(path),
+            )
+            for name, digest, pasted, path in self._read(
+                "SELECT name, document, pasted, path FROM draft_documents WHERE chat = ? ORDER BY place", chat_id
+            )
+        )
+        return Draft(text, edited, before, pictures, documents)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -150,18 +185,31 @@ class HistoryStore(ListStore):
     def set_servers(self, chat_id: str, servers: Sequence[str]) -> None:
         self._write("UPDATE chats SET servers = ? WHERE id = ?", (packed(servers), chat_id), chat_id)
 
+    def set_left_out(self, chat_id: str, documents: Sequence[str]) -> None:
+        """Set the documents of its folder, by their ids, that the chat goes without."""
+        self._write("UPDATE chats SET left_out = ? WHERE id = ?", (packed(documents), chat_id), chat_id)
+
+    def set_folder_documents(self, folder_id: str, documents: Sequence[FolderDocument]) -> None:
+        """Make these the documents of a folder, in this order."""
+        self._write_all(statements.of_folder_documents(folder_id, documents), tell="")
+
     def set_remote(self, chat_id: str, remote: RemoteModel | None) -> None:
         self._write("UPDATE chats SET remote = ? WHERE id = ?", (packed(remote), chat_id), chat_id)
 
     def set_draft(self, chat_id: str, draft: Draft) -> None:
-        """``chat_id`` "" is the chat that is not begun; one without text is forgotten."""
-        kept = bool(draft.text or draft.before)
+        """Keep the text of a draft. ``chat_id`` "" is the chat that is not begun; one without text is forgotten."""
+        kept = bool(draft.text or draft.before or (draft.edited and (draft.pictures or draft.documents)))
         sql = "DELETE FROM drafts WHERE chat = ?"
         values: tuple[str, ...] = (chat_id,)
         if kept:
             sql, values = f"INSERT OR REPLACE INTO drafts (chat, {_DRAFT}) VALUES (?,?,?,?)", (chat_id, *draft[:3])
         # Never ahead of the message that it became.
         self._write(sql, values, chat_id if kept else None, key=f"draft {chat_id}", last=True)
+
+    def set_draft_parts(self, chat_id: str, draft: Draft) -> None:
+        """Keep the pictures and the documents of a draft, which change less often than its text."""
+        seen = chat_id if draft.pictures or draft.documents else None
+        self._write_all(statements.of_draft_parts(chat_id, draft), seen, key=f"parts {chat_id}", last=True)
 
 
 def _unpacked(cell: Any, kind: Any, default: Any) -> Any:

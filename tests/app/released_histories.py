@@ -10,7 +10,16 @@ import sqlite3
 from pathlib import Path
 
 from app.documents.records import Document, DocumentFacts, DocumentPassage, DocumentUse, MessageDocument
-from app.history.records import AnswerStats, Chat, Folder, ListedChat, OmittedContext, StoredMessage, TextSpan
+from app.history.records import (
+    AnswerStats,
+    Chat,
+    Folder,
+    FolderDocument,
+    ListedChat,
+    OmittedContext,
+    StoredMessage,
+    TextSpan,
+)
 from engine.protocol import RemoteModel, Sampling, Thinking, Timings, ToolCall, ToolResult, Usage
 
 SQL = (
@@ -138,6 +147,54 @@ CREATE TRIGGER documents_delete AFTER DELETE ON message_documents BEGIN
         AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document);
 END;
 """,
+    """
+CREATE TABLE folder_documents (
+    id TEXT PRIMARY KEY, folder TEXT NOT NULL REFERENCES folders (id) ON DELETE CASCADE, place INTEGER NOT NULL,
+    document TEXT NOT NULL REFERENCES documents (digest), name TEXT NOT NULL,
+    path TEXT NOT NULL DEFAULT '', stamp TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX folder_documents_by_folder ON folder_documents (folder, place);
+CREATE INDEX folder_documents_by_document ON folder_documents (document);
+ALTER TABLE message_documents ADD COLUMN folder INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN left_out TEXT NOT NULL DEFAULT '[]';
+CREATE TABLE draft_documents (
+    chat TEXT NOT NULL, place INTEGER NOT NULL, document TEXT REFERENCES documents (digest), name TEXT NOT NULL,
+    path TEXT NOT NULL DEFAULT '', pasted INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chat, place)
+);
+CREATE INDEX draft_documents_by_document ON draft_documents (document);
+CREATE TABLE draft_pictures (
+    chat TEXT NOT NULL, place INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (chat, place)
+);
+CREATE TRIGGER draft_parts_delete AFTER DELETE ON chats BEGIN
+    DELETE FROM draft_documents WHERE chat = old.id;
+    DELETE FROM draft_pictures WHERE chat = old.id;
+END;
+DROP TRIGGER documents_delete;
+CREATE TRIGGER documents_delete AFTER DELETE ON message_documents BEGIN
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM folder_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM draft_documents WHERE document = old.document);
+END;
+CREATE TRIGGER folder_documents_delete AFTER DELETE ON folder_documents BEGIN
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM folder_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM draft_documents WHERE document = old.document);
+END;
+CREATE TRIGGER folder_documents_update AFTER UPDATE OF document ON folder_documents BEGIN
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM folder_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM draft_documents WHERE document = old.document);
+END;
+CREATE TRIGGER draft_documents_delete AFTER DELETE ON draft_documents BEGIN
+    DELETE FROM documents WHERE digest = old.document
+        AND NOT EXISTS (SELECT 1 FROM message_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM folder_documents WHERE document = old.document)
+        AND NOT EXISTS (SELECT 1 FROM draft_documents WHERE document = old.document);
+END;
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
@@ -148,6 +205,8 @@ PICTURE = "message, place, data"
 TOOLS = "chat, digest, config"
 FOLDER = "id, name, folded"
 DOCUMENT, PART = "digest, facts, text", "message, place, document, name, sent"
+FOLDER_DOCUMENT, FOLDER_PART = "id, folder, place, document, name, path, stamp", f"{PART}, folder"
+DRAFT_DOCUMENT, DRAFT_PICTURE = "chat, place, document, name, path, pasted", "chat, place, data"
 _TABLES = {
     FOLDER: "folders",
     DRAFT: "drafts",
@@ -155,6 +214,10 @@ _TABLES = {
     TOOLS: "tools",
     DOCUMENT: "documents",
     PART: "message_documents",
+    FOLDER_PART: "message_documents",
+    FOLDER_DOCUMENT: "folder_documents",
+    DRAFT_DOCUMENT: "draft_documents",
+    DRAFT_PICTURE: "draft_pictures",
 }
 MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
 
@@ -283,6 +346,18 @@ _ROWS = (
         (PART, """'about', 0, 'f00', 'a.pdf', '{"passages":[[1,4,8]],"of":2,"tokens":40}'"""),
         (PART, """'about', 1, 'f00', 'b.pdf', 'null'"""),
     ],
+    # schema 13
+    [
+        (FOLDER, "'f2', 'With papers', 0"),
+        (CHAT + ", folder, left_out", """'paper', 'Paper', 102.5, 103.0, '', '{}', '', 0, 'f2', '["d2"]'"""),
+        (MESSAGE, "'cite', 'paper', '', 'user', 'Cite it', 'complete', '{}', '[]', 132.0"),
+        (DOCUMENT, """'f01', '{"lines":1}', 'Three.'"""),
+        (FOLDER_DOCUMENT, "'d1', 'f2', 0, 'f01', 'c.txt', '/c.txt', '5 9'"),
+        (FOLDER_PART, """'cite', 0, 'f01', 'c.txt', '{"tokens":3}', 1"""),
+        (DRAFT_DOCUMENT, "'paper', 0, 'f01', 'd.txt', '/d.txt', 0"),
+        (DRAFT_DOCUMENT, "'paper', 1, NULL, 'e.pdf', '/e.pdf', 0"),
+        (DRAFT_PICTURE, "'paper', 0, CAST('one' AS BLOB)"),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -316,6 +391,7 @@ _CHATS = (
     [Chat("kit", "Kit", 100.0, 101.0, servers=("files",))],
     [Chat("trip", "Trip", 110.0, 111.0), Chat("past", "Past", 110.0, 112.0)],
     [Chat("read", "Read", 104.0, 105.0)],
+    [Chat("paper", "Paper", 102.5, 103.0, left_out=("d2",))],
 )
 FOLDERS = [Folder("f1", "Trips", True)]
 LISTED = [
@@ -323,6 +399,9 @@ LISTED = [
     ListedChat("trip", "Trip", 111.0, "f1", True, False, ("sea", "two words")),
 ]
 """The folders and the first chats of the list since schema 11."""
+THREE = Document("c.txt", "Three.", DocumentFacts(lines=1), "f01")
+PAPERS = Folder("f2", "With papers", documents=1), [FolderDocument("d1", THREE, "/c.txt", "5 9")]
+"""A folder with its documents, since schema 13."""
 _MESSAGES = (
     [
         StoredMessage("ask", "pages", "", "user", "Why pages of sixteen tokens?", created=11.0),
@@ -438,6 +517,13 @@ _MESSAGES = (
                 ),
                 MessageDocument(Document("b.pdf", "One.Two.", DocumentFacts("PDF", 9, 2, starts=[0, 4]), "f00")),
             ),
+        )
+    ],
+    [
+        StoredMessage(
+            *("cite", "paper", "", "user", "Cite it"),
+            created=132.0,
+            documents=(MessageDocument(THREE, DocumentUse(tokens=3), True),),
         )
     ],
 )

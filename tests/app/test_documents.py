@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 
@@ -33,11 +33,10 @@ from app.history.export import to_markdown
 from app.history.records import AnswerStats, Draft, StoredMessage
 from app.history.store import HistoryStore
 from app.history.transfer.html import to_html
-from app.program import WindowProgram
 from app.theme.theme import Theme
-from engine import protocol
 from engine.protocol import RemoteModel, Usage
 from tests.app import document_files as files
+from tests.app.chatting import asked, ended, labels, mime
 from tests.app.conftest import answer
 from tests.broken_models import check_sentence
 
@@ -71,46 +70,10 @@ def composer(qtbot, theme: Theme) -> Iterator[Composer]:
     made.reader.stop()
 
 
-def mime(*paths: Path, text: str = "") -> QMimeData:
-    data = QMimeData()
-    if paths:
-        data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
-    if text:
-        data.setText(text)
-    return data
-
-
 def read(qtbot, composer: Composer) -> list[Document]:
     """Wait until every file is read."""
     qtbot.waitUntil(lambda: not composer.documents.reading)
     return [each.document for each in composer.documents.attached if each.document is not None]
-
-
-def ended(qtbot, program: WindowProgram) -> StoredMessage:
-    """Wait for the answer; the question."""
-    session = program.chat.session
-    qtbot.waitUntil(lambda: session.talk.last("assistant") is not None and not session.streaming)
-    question = session.talk.last("user")
-    assert question is not None
-    return question
-
-
-def asked(program: WindowProgram) -> list[protocol.Generate]:
-    """What the engine is asked from now on."""
-    found: list[protocol.Generate] = []
-    send = program.link.send
-
-    def record(message: protocol.Message) -> None:
-        if isinstance(message, protocol.Generate):
-            found.append(message)
-        send(message)  # type: ignore[arg-type]
-
-    program.link.send = record  # type: ignore[method-assign, assignment]
-    return found
-
-
-def labels(widget: object, name: str) -> list[str]:
-    return [label.text() for label in widget.findChildren(QLabel, name) if not label.isHidden()]  # type: ignore[attr-defined]
 
 
 def test_files_become_chips_and_can_be_taken_out(qtbot, composer: Composer, note: Path, tmp_path: Path) -> None:

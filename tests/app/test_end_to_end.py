@@ -16,7 +16,8 @@ from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 from app.chat.context import overflow
 from app.chat.side_by_side.chooser import SeveralDialog
 from app.chat.transcript.stats import describe, explain
-from app.history.records import StoredMessage
+from app.history.chat_list import DropTarget
+from app.history.records import Folder, FolderDocument, StoredMessage
 from app.link.link import LinkState
 from app.program import WindowProgram
 from app.settings.store import Preset
@@ -165,7 +166,7 @@ def cost(program: WindowProgram, qtbot, key: str) -> Cost:
 
 @pytest.mark.slow
 def test_chats_share_the_cache_and_leave_it(start, qtbot, tmp_path: Path) -> None:
-    """Two chats with the same instructions, another version of an answer and of a question, a deletion, and two chats
+    """Two chats with the same instructions, another version of an answer and of a question, a deletion, and chats
     about one document."""
     program = real(start)
     program.window.findChild(QToolButton, "top.cache").click()
@@ -223,6 +224,20 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot, tmp_path: Path) -> Non
     assert said[0] == f"{tokens} tokens read by the model"
     kept = int(said[1].removeprefix("Read once, kept: ").removesuffix(f" of {tokens} tokens came from the cache"))
     assert tokens - 16 - 8 < kept <= tokens, "all but the last page, or a few tokens of the template more"
+    # The document of a folder stands where those of first messages do, also in a chat that is moved there.
+    program.history.save_folder(Folder("f", "Manuals"))
+    program.history.set_folder_documents("f", [FolderDocument("m", asked.documents[0].document)])
+    program.sidebar.new_chat_in.emit("f")
+    ask(program, qtbot, "What is decoding?")
+    answered(program, qtbot)
+    assert last(program).stats.usage.cached_tokens > tokens - 16 - 8
+    program.chat.new_chat()
+    ask(program, qtbot, "What is decoding?")
+    answered(program, qtbot)
+    program.sidebar.place(program.chat.chat_id, DropTarget("list", "f"))
+    ask(program, qtbot, "What is a page?")
+    answered(program, qtbot)
+    assert tokens < last(program).stats.usage.cached_tokens + 16 + 8
 
 
 @pytest.mark.slow

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QTextEdit
 
+from app.chat.attached import GONE
 from app.chat.session.drafts import DraftTexts
 from app.chat.transcript.text import found
 from app.history.chat_list import RUNNING, UNREAD
-from app.history.records import Chat, Draft, StoredMessage
+from app.history.records import Attached, Chat, Draft, StoredMessage
 from app.history.search import places
 from app.history.store import HistoryStore
 from app.program import WindowProgram
+from tests.app.chatting import labels
 from tests.app.conftest import answer, send
 
 # --- unsent text -----------------------------------------------------------------------------------------------------
@@ -130,6 +133,65 @@ def test_a_deleted_chat_takes_its_unsent_text_along(qapp, tmp_path: Path) -> Non
     again = HistoryStore(tmp_path / "history.db")
     assert again.draft("c") == Draft()
     assert again.draft("") == Draft("mine")
+    again.close()
+
+
+def test_unsent_documents_and_pictures_are_there_after_a_kill(start, qtbot, tmp_path: Path) -> None:
+    """They are in the file while the program runs; what became of the documents' files meanwhile is said."""
+    stays, goes = tmp_path / "stays.txt", tmp_path / "goes.txt"
+    stays.write_text("Call Ada.")
+    goes.write_text("Call Bob.")
+    program = start(model=False, shown=False)
+    composer, red = program.chat.composer, QImage(4, 4, QImage.Format.Format_RGB32)
+    red.fill(0xFF0000)
+    composer.take_pictures([red])
+    composer.take_files([stays, goes])
+    composer._take_text("pasted")
+    qtbot.keyClicks(composer.edit, "See these")
+    qtbot.waitUntil(lambda: not composer.documents.reading)
+    written = composer.draft
+
+    qtbot.waitUntil(lambda: not program.chat.drafts._timer.isActive())
+    program.history.flush()
+    other = HistoryStore(program.history.path)
+    killed = other.draft("")
+    other.close()
+    assert (killed[:4], len(killed.documents)) == (written[:4], 3)
+    program.close()
+    goes.unlink()
+    again = start(model=False, shown=False)
+    draft = again.chat.composer.draft
+    assert draft[:4] == written[:4]
+    assert [each.document for each in draft.documents] == [each.document for each in written.documents]
+    assert labels(again.chat.composer, "document-notes") == [GONE]
+    assert [each.pasted for each in draft.documents] == [False, False, True]
+    again.chat.composer.clear()
+    qtbot.waitUntil(lambda: not again.chat.drafts._timer.isActive())
+    assert again.history.draft("") == Draft()
+    assert again.history._read("SELECT COUNT(*) FROM documents") == [(0,)]
+
+
+def test_a_file_that_was_not_read_to_its_end_is_read_at_the_next_start(start, qtbot, tmp_path: Path) -> None:
+    late = tmp_path / "late.txt"
+    late.write_text("Better late.")
+    program = start(model=False, shown=False)
+    parts = (Attached("late.txt", path=str(late)), Attached("nowhere.txt", path=str(tmp_path / "nowhere.txt")))
+    program.history.set_draft_parts("", Draft(documents=parts))
+    program.history.save_chat(Chat("c", "Chat", 1.0, 1.0))
+    program.history.set_draft_parts("c", Draft(documents=parts, pictures=(b"one",)))
+    program.chat.drafts._kept_parts = ()  # as if this run had written nothing of it
+    program.chat.drafts._composer.text_changed.disconnect(program.chat.drafts._on_text)
+    program.chat.drafts.save = lambda: None
+    program.close()
+    program = start(model=False, shown=False)
+    composer = program.chat.composer
+    qtbot.waitUntil(lambda: not composer.documents.reading)
+    assert [each.document.text for each in composer.draft.documents] == ["Better late."]
+    assert "nowhere.txt is not there any more" in program.chat.notice.text
+    program.history.delete("c")
+    program.close()
+    again = HistoryStore(program.history.path)
+    assert again.draft("c") == Draft()
     again.close()
 
 

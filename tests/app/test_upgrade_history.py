@@ -73,9 +73,17 @@ def test_every_chat_and_message_of_a_released_history_is_there(qapp, path: Path,
     if number >= 10:
         assert store.tools("kit", "d1") == ToolConfig(tools=[Tool(name="files__read")])
     if number >= 11:
-        assert store.folders() == released.FOLDERS
+        assert [folder for folder in store.folders() if folder.id == "f1"] == released.FOLDERS
         assert store.listed()[:2] == released.LISTED
         assert [found.chat.id for found in store.search('tag:"two words" 龘')] == ["trip"]
+    if number >= 13:
+        folder, documents = released.PAPERS
+        assert store.folder("f2") == store.folder_of("paper") == folder
+        assert store.folder_documents("f2") == documents
+        draft = store.draft("paper")
+        parts = [(each.name, each.path, each.document) for each in draft.documents]
+        assert parts == [("d.txt", "/d.txt", released.THREE._replace(name="d.txt")), ("e.pdf", "/e.pdf", None)]
+        assert draft.pictures == (b"one",)
     for words, chats in released.SEARCHES.items():
         assert {found.chat.id for found in store.search(words)} == chats, words
     # What it was brought to can be written, too.

@@ -8,6 +8,7 @@ from app.chat.attached import DocumentCount
 from app.chat.composer import Composer
 from app.chat.context.bar import ContextBar
 from app.chat.session.session import ChatSession
+from app.chat.session.settling import folder_room
 from app.documents.plan import LEAST_ROOM, planned
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
@@ -40,6 +41,8 @@ class ContextCounter(QObject):
         session.opened.connect(self._on_opened)
         session.changed.connect(self._on_changed)
         session.settings_changed.connect(self._on_changed)
+        session.folder.changed.connect(self._on_changed)
+        session.folder.changed.connect(self._show)
         session.ended.connect(self._on_ended)
         for grown in (session.answers.grown, session.answers.waiting):
             grown.connect(self._on_grown)
@@ -132,19 +135,32 @@ class ContextCounter(QObject):
     def _show_documents(self, context: int) -> int:
         """Say at each document that is to be sent how many tokens it has, and whether it fits; returns the tokens of
         what will be sent of them. ``context`` 0: nobody counts."""
-        documents = [each.document for each in self._composer.documents.attached]
+        draft = self._composer.draft
+        used = self._session.folder.used
+        front = {each.document.digest for each in self._session.stays_in_front(draft)}
+        own = [each.document for each in draft.documents]
+        documents = [*own, *(each.document for each in used)]
         known = {at: self._session.tokens.of(each) for at, each in enumerate(documents) if each and context}
-        counts = {at: tokens for at, tokens in known.items() if tokens is not None}
+        # Those in front are in the prompt that is counted, and an answer in a person's words brings no new ones.
+        stay = {at for at, each in enumerate(used, len(own)) if each.document.digest in front}
+        if self._session.writes_answer(draft):
+            stay = set(range(len(own), len(documents)))
+        counts = {at: tokens for at, tokens in known.items() if tokens is not None and at not in stay}
         # Where earlier messages make room for what is new, they take none from it.
         base = self._tokens or 0 if self._session.talk.chat.overflow == "stop" else 0
         plan = planned(context, base, list(counts.values()))
         sent = dict(zip(counts, plan.whole, strict=True))
         shown = [
-            DocumentCount(counts[at], sent[at], plan.passages >= LEAST_ROOM) if at in counts else None
+            DocumentCount(tokens, sent.get(at, True), plan.passages >= LEAST_ROOM)
+            if (tokens := known.get(at)) is not None
+            else None
             for at in range(len(documents))
         ]
-        self._composer.documents.show_counts(shown)
-        return plan.tokens
+        self._composer.documents.show_counts(shown[: len(own)])
+        self._composer.folder.show_counts(shown[len(own) :])
+        others = sum(not whole for at, whole in sent.items() if at >= len(own))
+        left = context - base - sum(counts[at] for at, whole in sent.items() if whole)
+        return plan.tokens - others * (plan.passages - folder_room(plan, left, context, others))
 
     def _seen(self, tokens: int, limit: int) -> int:
         """After a part of the conversation was left out, what the model sees is what it saw for the last answer."""

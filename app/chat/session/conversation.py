@@ -11,6 +11,7 @@ import msgspec
 from app.documents.prompt import with_documents
 from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Chat, StoredMessage, new_id, now
+from app.history.sent import in_front
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
 from app.language import tr
@@ -23,8 +24,15 @@ TITLE_CHARS = 60
 class Conversation:
     """A chat is saved with its first message; until then nothing is written."""
 
-    def __init__(self, history: HistoryStore, chat: Chat | None = None, messages: Iterable[StoredMessage] = ()) -> None:
-        self._history = history
+    def __init__(
+        self,
+        history: HistoryStore,
+        chat: Chat | None = None,
+        messages: Iterable[StoredMessage] = (),
+        folder: str = "",
+    ) -> None:
+        """``folder``: the id of that in which a new chat begins, "" for none."""
+        self._history, self.folder = history, folder
         begun = now()
         self.saved = chat is not None
         self.chat = chat or Chat(id=new_id(), title=tr("New chat"), created=begun, updated=begun)
@@ -48,17 +56,26 @@ class Conversation:
         siblings = self.tree.siblings(message_id)
         return siblings.index(message_id), len(siblings)
 
-    def prompt(self, leaf: str, system: str | None = None) -> list[ChatMessage]:
+    def prompt(
+        self, leaf: str, system: str | None = None, front: Sequence[MessageDocument] | None = None
+    ) -> list[ChatMessage]:
         """Messages the model is given to answer ``leaf``: the system prompt, if any, and the branch up to it.
 
-        ``system``: None takes that of the chat.
+        ``system``: None takes that of the chat. ``front``: documents of the folder before the first message, where
+        all chats of the folder have them in common; None takes those that the last question was asked with.
         """
-        system = self.chat.system_prompt if system is None else system
-        head = [ChatMessage.of("system", system)] if system else []
         path = self.tree.path(leaf)
-        return head + [
-            _said(message, after is not None and after.role == "tool") for message, after in zip_longest(path, path[1:])
+        front = in_front(path) if front is None else front
+        first = next((message for message in path if message.role == "user"), None)
+        return self.head(system) + [
+            _said(message, after is not None and after.role == "tool", front if message is first else ())
+            for message, after in zip_longest(path, path[1:])
         ]
+
+    def head(self, system: str | None = None) -> list[ChatMessage]:
+        """What stands before all messages; ``system``: None takes that of the chat."""
+        system = self.chat.system_prompt if system is None else system
+        return [ChatMessage.of("system", system)] if system else []
 
     def last_prompt(self) -> tuple[list[ChatMessage], Sampling] | None:
         """The prompt of the last answer with the settings and seed it was drawn with; None in an empty chat."""
@@ -101,6 +118,8 @@ class Conversation:
             if not self.saved:
                 self.chat = self.chat._replace(title=self.first_title(asked), updated=now())
                 self._history.save_chat(self.chat)
+                if self.folder:
+                    self._history.set_folder(self.chat.id, self.folder)
                 self.saved = True
             self._history.save_message(asked)
             self.tree.put(asked)
@@ -256,7 +275,7 @@ class Conversation:
 
     def fresh(self) -> Conversation:
         """A chat without messages that has the settings of this one."""
-        other, chat = Conversation(self._history), self.chat
+        other, chat = Conversation(self._history, folder=self.folder), self.chat
         other.set_settings(chat.system_prompt, chat.sampling)
         other.set_thinking(chat.thinking)
         other.set_overflow(chat.overflow)
@@ -295,12 +314,17 @@ class Conversation:
         if self.saved:
             self._history.set_remote(self.chat.id, remote)
 
+    def set_left_out(self, documents: Sequence[str]) -> None:
+        self.chat = self.chat._replace(left_out=tuple(documents))
+        if self.saved:
+            self._history.set_left_out(self.chat.id, documents)
 
-def _said(message: StoredMessage, called: bool) -> ChatMessage:
-    """The message as the model is given it; calls that have no results are none."""
+
+def _said(message: StoredMessage, called: bool, front: Sequence[MessageDocument]) -> ChatMessage:
+    """The message as the model is given it, with what stands in front of it; calls that have no results are none."""
     if message.role == "tool":
         return ChatMessage(role="tool", parts=list(message.parts))
-    content = with_documents(message.content, message.documents)
+    content = with_documents(message.content, [*front, *(each for each in message.documents if not each.in_front)])
     return ChatMessage.of(message.role, content, message.thinking, message.pictures, message.calls if called else ())
 
 

@@ -35,10 +35,14 @@ class DocumentReader(QObject):
 
     def read(self, path: Path) -> Attached:
         """Begin to read a file; what is returned says what came of it once :attr:`changed` is emitted."""
-        attached = Attached(path.name or str(path))
-        self._waiting.append((path, attached))
-        self._next()
+        attached = Attached(path.name or str(path), path=str(path))
+        self.resume(attached)
         return attached
+
+    def resume(self, attached: Attached) -> None:
+        """Begin to read the file of one that an earlier run of the program did not read to its end."""
+        self._waiting.append((Path(attached.path), attached))
+        self._next()
 
     def drop(self, attached: Attached) -> None:
         """Nobody wants this one any more."""

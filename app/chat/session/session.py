@@ -9,13 +9,15 @@ from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
 from app.chat.session.conversation import Conversation
-from app.chat.session.settling import Settling, came_from_cache, first_undecided
+from app.chat.session.folder import ChatFolder
+from app.chat.session.settling import Settling, answers_with, came_from_cache, first_undecided
 from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.side_by_side.columns import AnswerColumn, standing
 from app.chat.thinking_switch import allowed
 from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
+from app.history.sent import in_front, without_repeats
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -56,6 +58,9 @@ class ChatSession(QObject):
         self.answers.refused.connect(self._on_refused)
         self.answers.not_continued.connect(self.refused)
         self.tokens = DocumentTokens(link, self)
+        self.folder = ChatFolder(history, lambda: self.talk, self)
+        for shown in (self.opened, self.saved):
+            shown.connect(self.folder.refresh)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -83,8 +88,8 @@ class ChatSession(QObject):
 
     @property
     def shown(self) -> list[StoredMessage]:
-        """The messages on screen."""
-        beside, path = self.side_by_side, self.talk.path
+        """The messages on screen, each document of the folder where it came in."""
+        beside, path = self.side_by_side, without_repeats(self.talk.path)
         return [*path[:-1], *beside] if beside else path
 
     @property
@@ -119,8 +124,9 @@ class ChatSession(QObject):
             self.talk.set_remote(remote)
             self.settings_changed.emit()
 
-    def new(self) -> None:
-        self._show(Conversation(self._history))
+    def new(self, folder: str = "") -> None:
+        """Show a new chat, in the folder of that id."""
+        self._show(Conversation(self._history, folder=folder))
 
     def open(self, chat_id: str) -> bool:
         """Show a saved chat; False for one that is gone."""
@@ -162,6 +168,7 @@ class ChatSession(QObject):
         Returns what it was made of, with the id of a message that it is an alternative to, "" for none.
         """
         message, tree = self.talk.tree.get(self._queue.pop(self.chat_id)), self.talk.tree
+        self.talk.folder = self.folder.folder.id if self.folder.folder is not None else ""
         others = [other for other in tree.siblings(message.id) if other != message.id]
         origin = next((other for other in others if tree.get(other).role == "user"), "")
         with self._history.together():
@@ -303,10 +310,9 @@ class ChatSession(QObject):
 
     def cache_savings(self, message: StoredMessage) -> list[str]:
         """For each document of a message on screen, what the cache saved of reading it."""
-        path = self.shown
+        path = [*self.talk.path[:-1], *self.side_by_side] if self.side_by_side else self.talk.path
         place = next((at for at, each in enumerate(path) if each.id == message.id), len(path))
-        answers = [each for each in path[place + 1 :] if each.role == "assistant"]
-        return [came_from_cache(each.use, answers) for each in message.documents]
+        return [came_from_cache(each.use, answers_with(each, path[place + 1 :])) for each in message.documents]
 
     def switch(self, message_id: str, step: int) -> None:
         """Show another version of a message."""
@@ -332,8 +338,8 @@ class ChatSession(QObject):
         return self.answers.tools.get(self.talk.chat.servers)
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
-        """Messages that would be sent now, with ``draft`` in the composer but for its documents; and the thinking
-        setting to render them."""
+        """Messages that would be sent now, with ``draft`` in the composer but for its documents, and of those of the
+        folder with what :meth:`stays_in_front`; and the thinking setting to render them."""
         edited = self.talk.tree.get(draft.edited) if draft.edited else None
         parent = draft.begins or (edited.parent if edited is not None else self.talk.leaf)
         some = draft.text.strip() or draft.pictures
@@ -341,7 +347,18 @@ class ChatSession(QObject):
             asked = [ChatMessage.of("assistant", draft.text)] if some else []
         else:
             asked = [ChatMessage.of("user", draft.text, pictures=list(draft.pictures))] if some else []
-        return self.talk.prompt(parent) + asked, allowed(self._link.card, self.talk.chat.thinking)
+        prompt = self.talk.prompt(parent, front=self.stays_in_front(draft))
+        return prompt + asked, allowed(self._link.card, self.talk.chat.thinking)
+
+    def stays_in_front(self, draft: Draft) -> list[MessageDocument]:
+        """Documents of the folder that the question before ``draft`` had whole, and that it will be asked with, too."""
+        tree = self.talk.tree
+        begins, edited = (each if each in tree else "" for each in (draft.begins, draft.edited))
+        if self.writes_answer(draft):  # no question: all stays
+            return list(in_front(tree.path(begins or edited)))
+        parent = tree.get(edited).parent if edited else self.talk.leaf
+        next_ones = {each.document.digest for each in self.folder.used}
+        return [each for each in in_front(tree.path(parent)) if each.document.digest in next_ones]
 
     def last_thinking(self) -> Thinking:
         """Thinking setting of the last answer, as far as the present model knows that."""
@@ -371,6 +388,8 @@ class ChatSession(QObject):
         """Append the person's message; its id."""
         self.tools.stop(self.talk.leaf)  # calls that wait for the person's word are not run any more
         fresh = not self.talk.saved
+        self.folder.refresh()
+        documents = (*documents, *self.folder.parts(documents))
         asked = self.talk.ask(text, instead_of, pictures, documents)
         if fresh:
             self.saved.emit(self.chat_id)

@@ -12,7 +12,7 @@ from app.chat.session.conversation import Conversation
 from app.chat.session.tokens import DocumentTokens
 from app.command import End, LineCommand
 from app.documents import child
-from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, DocumentPlan, estimated, planned
+from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, DocumentPlan, answer_room, estimated, planned
 from app.documents.records import Document, DocumentPassage, DocumentUse, FoundPassages, MessageDocument, PassageSearch
 from app.history.records import StoredMessage
 from app.language import tr
@@ -23,6 +23,11 @@ from engine.protocol import ChatMessage
 SPREAD = tr("No word of the question stands in it, so its beginning and passages from all over it were sent.")
 NO_ROOM = tr("The context has no room left for any passage of it.")
 FAILED = tr("Its passages could not be searched, so its beginning was sent. ({reason})")
+FOLDER_SHARE = 1 / 3
+"""Share of the room that is left which passages of a folder's documents take at most: each later question of the chat
+brings its own."""
+ONE_PASSAGE = 300
+"""Tokens that they are given all the same, if there is room for them at all: less would be no passage."""
 _ID = "settle-"
 _numbers = itertools.count(1)
 
@@ -55,8 +60,10 @@ class Settling(QObject):
         self._documents: list[Document] = []
         self._counts: dict[str, int] = {}
         """By the ids they are asked under, tokens of the prompt without the documents, of what is kept of it where
-        earlier messages make room, and of the question alone."""
-        self._base = self._kept = self._question = ""
+        earlier messages make room, of the question alone, and of what stands before all messages."""
+        self._base = self._kept = self._question = self._head = ""
+        self._folder_room = 0
+        """Tokens for the passages of each of the folder's documents that is not sent whole."""
         self._uses: list[DocumentUse] = []
         self._plan: DocumentPlan | None = None
         self._run: LineCommand | None = None
@@ -92,21 +99,22 @@ class Settling(QObject):
             return
         self._message, self._documents = message, [each.document for each in message.documents]
         self._uses, self._plan, self._counts = [], None, {}
-        self._base, self._kept, self._question = (f"{_ID}{next(_numbers)}" for _ in range(3))
+        self._base, self._kept, self._question, self._head = (f"{_ID}{next(_numbers)}" for _ in range(4))
         self._count()
 
     def _count(self) -> None:
         link, message, talk = self._link, self._message, self._talk
         asked = ChatMessage.of("user", message.content or " ", pictures=message.pictures)
-        prompt = [*talk.prompt(message.parent), asked]
-        kept = [*talk.prompt(self._lasting()), asked]
+        prompt = [*talk.prompt(message.parent, front=()), asked]
+        kept = [*talk.prompt(self._lasting(), front=()), asked]
+        head = [*talk.head(), ChatMessage.of("user", " ")]
         card = link.card if talk.chat.remote is None else None
         if card is None or link.idle or link.state is not LinkState.CONNECTED:  # nobody counts, so it is estimated
             said = sum(len(each.content) for each in kept) // 3
             context = card.context if card is not None else UNKNOWN_CONTEXT
-            self._decide(context, said, said, [estimated(document) for document in self._documents])
+            self._decide(context, said, said, 0, [estimated(document) for document in self._documents])
             return
-        for number, counted in ((self._base, prompt), (self._kept, kept)):
+        for number, counted in ((self._base, prompt), (self._kept, kept), (self._head, head)):
             link.send(protocol.CountTokens(id=number, prompt=counted, tools=self._tools))
         link.send(protocol.CountTokens(id=self._question, prompt=message.content))
         self._look()
@@ -129,37 +137,51 @@ class Settling(QObject):
         self.deleteLater()
 
     def _on_counted(self, message: protocol.Counted) -> None:
-        if message.id in (self._base, self._kept, self._question):
+        if message.id in (self._base, self._kept, self._question, self._head):
             self._counts[message.id] = message.tokens
             self._look()
 
     def _on_failed(self, error: protocol.Error) -> None:
         """What the engine does not count, it refuses when it is asked: that says why."""
-        if error.id in (self._base, self._kept, self._question):
+        if error.id in (self._base, self._kept, self._question, self._head):
             self._counts[error.id] = 0
             self._look()
 
     def _look(self) -> None:
         """Decide once every count is there."""
-        if self._over or self._plan is not None or len(self._counts) < 3:
+        if self._over or self._plan is not None or len(self._counts) < 4:
             return
         card = self._link.card
         if card is None:  # it went meanwhile, which the engine says when it is asked
-            self._decide(UNKNOWN_CONTEXT, 0, 0, [estimated(document) for document in self._documents])
+            self._decide(UNKNOWN_CONTEXT, 0, 0, 0, [estimated(document) for document in self._documents])
             return
         counts = [self._tokens.of(document) for document in self._documents]
         known = [count for count in counts if count is not None]
         if len(known) == len(counts):
             before = self._counts[self._base] - self._counts[self._question]
-            self._decide(card.context, self._counts[self._kept], before, known)
+            self._decide(card.context, self._counts[self._kept], before, self._counts[self._head], known)
 
-    def _decide(self, context: int, base: int, before: int, counts: Sequence[int]) -> None:
-        self._plan = planned(context, base, counts)
-        for count, whole in zip(counts, self._plan.whole, strict=True):
+    def _decide(self, context: int, base: int, before: int, head: int, counts: Sequence[int]) -> None:
+        """``before``: tokens before the message; ``head``: before all messages, where whole ones of a folder stand."""
+        plan = self._plan = planned(context, base, counts)
+        parts = list(zip(self._message.documents, counts, plan.whole, strict=True))
+        before += sum(count for each, count, whole in parts if each.folder and whole)
+        left = context - base - sum(count for _, count, whole in parts if whole)
+        self._folder_room = folder_room(plan, left, context, sum(each.folder and not whole for each, _, whole in parts))
+        for place, (each, count, whole) in enumerate(parts):
             passages = None if whole else list[DocumentPassage]()
-            self._uses.append(DocumentUse(passages, tokens=count, before=before))
-            before += count if whole else self._plan.passages
+            in_front = each.folder and whole
+            self._uses.append(DocumentUse(passages, tokens=count, before=head if in_front else before))
+            if in_front:
+                head += count
+            else:
+                before += count if whole else self._room(place)
         self._search(0)
+
+    def _room(self, place: int) -> int:
+        """Tokens for the passages of a document that is not sent whole."""
+        assert self._plan is not None
+        return self._folder_room if self._message.documents[place].folder else self._plan.passages
 
     def _search(self, place: int) -> None:
         """Search the documents that are not sent whole from this one on, one after the other."""
@@ -170,12 +192,12 @@ class Settling(QObject):
             self._finish()
             return
         document, use = self._documents[place], self._uses[place]
-        if self._plan.passages < LEAST_ROOM:
+        if self._room(place) < LEAST_ROOM:
             self._uses[place] = msgspec.structs.replace(use, note=NO_ROOM)
             self._search(place + 1)
             return
         self.told.emit(tr("searching {name}", name=document.name))
-        chars = max(1, self._plan.passages * len(document.text) // max(1, use.tokens))
+        chars = max(1, self._room(place) * len(document.text) // max(1, use.tokens))
         given = msgspec.json.encode(PassageSearch(document.text, self._message.content, chars))
         found: list[FoundPassages] = []
         run = self._run = LineCommand(
@@ -196,6 +218,7 @@ class Settling(QObject):
         if found:
             passages, of = found[0].passages, found[0].of
             note = "" if found[0].matched else SPREAD
+            note = note if passages else NO_ROOM
         else:
             passages, of, note = [DocumentPassage(1, 0, min(chars, len(text)))], 0, FAILED.format(reason=end.sentence)
         before = sum(len(use.passages or ()) for use in self._uses[:place])
@@ -204,7 +227,8 @@ class Settling(QObject):
         self._search(place + 1)
 
     def _finish(self) -> None:
-        documents = tuple(map(MessageDocument, self._documents, self._uses))
+        parts = zip(self._message.documents, self._uses, strict=True)
+        documents = tuple(each._replace(use=use) for each, use in parts)
         self.kept.emit(self._talk.set_uses(self._message.id, documents))
         self._next()
 
@@ -212,6 +236,21 @@ class Settling(QObject):
 def first_undecided(talk: Conversation, leaf: str) -> StoredMessage | None:
     """The first message up to ``leaf`` that has a document of which it is not decided what is sent."""
     return next((each for each in talk.tree.path(leaf) if any(part.use is None for part in each.documents)), None)
+
+
+def folder_room(plan: DocumentPlan, left: int, context: int, others: int) -> int:
+    """Tokens for the passages of each of ``others`` documents of a folder; ``left`` are those of the context."""
+    share = FOLDER_SHARE * max(0, left - answer_room(context))
+    return min(plan.passages, max(ONE_PASSAGE, int(share) // max(1, others)))
+
+
+def answers_with(document: MessageDocument, after: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """The answers among the messages ``after`` its own that were given with the document: all, but for one in front
+    those up to the question that was asked without it, or with it elsewhere."""
+    if document.in_front:
+        out = (at for at, each in enumerate(after) if each.role == "user" and document not in each.documents)
+        after = after[: next(out, len(after))]
+    return [each for each in after if each.role == "assistant"]
 
 
 def came_from_cache(use: DocumentUse | None, answers: Sequence[StoredMessage]) -> str:

@@ -25,7 +25,7 @@ class DocumentBlock(Folded):
     def __init__(self, each: MessageDocument, theme: Theme, parent: QWidget) -> None:
         help_text = tr("Show or hide what the model reads of this document")
         super().__init__("document", help_text, tr("Text of {name}", name=each.document.name), theme, parent)
-        self._document, self._use = each
+        self._document, self._use, self._folder = each
         self._saved = ""
         self._lines = caption(name="document-lines")
         self._note = caption(name="document-note")
@@ -41,6 +41,9 @@ class DocumentBlock(Folded):
     def words(self) -> tuple[str, str]:
         facts = self._document.facts
         name, size = self._document.name, size_of(facts)
+        if self._folder:
+            spoken = tr("Document {name} of the folder, {kind}, {size}", name=name, kind=kind_of(facts), size=size)
+            return f"{name} · {kind_of(facts)}, {size} · {tr('from the folder')}", spoken
         spoken = tr("Document {name}, {kind}, {size}", name=name, kind=kind_of(facts), size=size)
         return f"{name} · {kind_of(facts)}, {size}", spoken
 

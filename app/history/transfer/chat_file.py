@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.documents.records import DocumentFacts, DocumentUse, MessageDocument, document
+from app.documents.records import Document, DocumentFacts, DocumentUse, MessageDocument, document
 from app.history.records import AnswerStats, Chat, ListedChat, Role, State, StoredMessage, TextSpan
 from app.history.store import HistoryStore
 from engine.protocol import Overflow, RemoteModel, Sampling, Thinking, ToolCall, ToolConfig, ToolResult
@@ -21,12 +21,18 @@ class LaterFormatError(ValueError):
 
 
 class DocumentRecord(msgspec.Struct, omit_defaults=True):
-    """A document of a message. ``use``: what of it the model was given, null where that was not decided."""
+    """A document of a message or of a folder. ``use``: what of it the model was given, null where that was not
+    decided; ``folder``: it came with the chat's folder."""
 
     name: str
     text: str
     facts: DocumentFacts = DocumentFacts()
     use: DocumentUse | None = None
+    folder: bool = False
+
+    @property
+    def document(self) -> Document:
+        return document(self.name, self.text, self.facts)
 
 
 class MessageRecord(msgspec.Struct, omit_defaults=True):
@@ -67,6 +73,8 @@ class ChatRecord(msgspec.Struct, omit_defaults=True, tag_field="format", tag=FOR
     remote: RemoteModel | None = None
     folder: str = ""
     """The name of its folder."""
+    folder_documents: list[DocumentRecord] = []
+    """Documents that belong to the folder."""
     pinned: bool = False
     archived: bool = False
     tags: list[str] = []
@@ -106,7 +114,7 @@ class ChatRecord(msgspec.Struct, omit_defaults=True, tag_field="format", tag=FOR
                 one.thinking,
                 tuple(one.pictures),
                 tuple(one.parts),
-                tuple(MessageDocument(document(part.name, part.text, part.facts), part.use) for part in one.documents),
+                tuple(MessageDocument(part.document, part.use, part.folder) for part in one.documents),
             )
             for one in self.messages
         ]
@@ -138,6 +146,7 @@ def read(history: HistoryStore, listed: ListedChat, folder: str) -> ChatRecord |
         servers=list(chat.servers),
         remote=chat.remote,
         folder=folder,
+        folder_documents=[_document(each) for _, each, *_ in history.folder_documents(listed.folder)] if folder else [],
         pinned=listed.pinned,
         archived=listed.archived,
         tags=list(listed.tags),
@@ -170,5 +179,9 @@ def _message(message: StoredMessage) -> MessageRecord:
         spans=list(message.spans),
         pictures=list(message.pictures),
         parts=list(message.parts),
-        documents=[DocumentRecord(part.name, part.text, part.facts, use) for part, use in message.documents],
+        documents=[_document(each.document, each.use, each.folder) for each in message.documents],
     )
+
+
+def _document(each: Document, use: DocumentUse | None = None, folder: bool = False) -> DocumentRecord:
+    return DocumentRecord(each.name, each.text, each.facts, use, folder)

@@ -9,6 +9,7 @@ from html import escape
 
 from app.history.export import document_line, part_title, picture_kind, speaker
 from app.history.records import Chat, StoredMessage, thought_for
+from app.history.sent import without_repeats
 from app.language import tr
 from app.texts.markdown import to_html as markdown_to_html
 from app.theme.theme import DARK, LIGHT, Tokens
@@ -54,7 +55,9 @@ def to_html(chat: Chat, path: Sequence[StoredMessage]) -> str:
     colours = (
         f":root {{ {_variables(LIGHT)} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}"
     )
-    body = "".join([_head_of_chat(chat, paper=False), *(_message(message, paper=False) for message in path)])
+    body = "".join(
+        [_head_of_chat(chat, paper=False), *(_message(message, paper=False) for message in without_repeats(path))]
+    )
     return (
         '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -72,7 +75,7 @@ def paper_style() -> str:
 def paper_parts(chat: Chat, path: Sequence[StoredMessage]) -> Iterator[str]:
     """The same in the part of HTML that Qt lays out on pages, a message at a time; nothing is folded there."""
     yield _head_of_chat(chat, paper=True)
-    for message in path:
+    for message in without_repeats(path):
         yield _message(message, paper=True).replace("<table>", _PAPER_TABLE)
 
 
@@ -94,7 +97,9 @@ def _message(message: StoredMessage, paper: bool) -> str:
     if not message.thinking:
         inside = []
     inside += [_picture(data, paper) for data in message.pictures]
-    inside += [f'<p class="note mute">{escape(document_line(*each))}</p>\n' for each in message.documents]
+    inside += [
+        f'<p class="note mute">{escape(document_line(each.document, each.use))}</p>\n' for each in message.documents
+    ]
     if message.content:
         inside.append(_words(message.content, message.role == "user"))
     inside += [_part(part, paper) for part in message.parts]

@@ -13,8 +13,8 @@ from PySide6.QtCore import QObject, Signal
 
 from app.history.bulk import BulkWriter
 from app.history.duplicate import renumbered
-from app.history.records import new_id
-from app.history.statements import Statement, of_chat, of_message, packed
+from app.history.records import FolderDocument, new_id
+from app.history.statements import Statement, of_chat, of_folder_documents, of_message, packed
 from app.history.store import HistoryStore
 from app.history.transfer.readers.files import BrokenFileError, chats
 from app.history.transfer.readers.found import FoundChat, Skipped
@@ -191,6 +191,9 @@ class ImportJob(QObject):
             rows = bulk.read("SELECT id FROM folders WHERE name = ?", found.folder)
             folder = rows[0][0] if rows else new_id()
             yield Statement("INSERT OR IGNORE INTO folders (id, name) VALUES (?,?)", (folder, found.folder))
+            if not rows:  # a folder that is here keeps its own
+                documents = {each.digest: FolderDocument(new_id(), each) for each in found.folder_documents}
+                yield from of_folder_documents(folder, list(documents.values()))
         yield of_chat(found.chat._replace(id=chat, leaf=leaf))
         sql = "UPDATE chats SET folder = ?, pinned = ?, archived = ?, tags = ?, origin = ?, deleted = 1 WHERE id = ?"
         place = (folder, found.pinned, found.archived, packed(found.tags), found.origin, chat)

@@ -16,6 +16,10 @@
         <translation>Ein Dokument wird gelesen. Danach kann die Nachricht gesendet werden.</translation>
     </message>
     <message>
+        <source>A folder can have {most} documents, and this one would have {many}.</source>
+        <translation>Ein Ordner kann {most} Dokumente haben, und dieser hätte {many}.</translation>
+    </message>
+    <message>
         <source>A message can have {most} documents, and this one has them.</source>
         <translation>Eine Nachricht kann {most} Dokumente haben, und diese hat sie schon.</translation>
     </message>
@@ -90,6 +94,10 @@
     <message>
         <source>Address of the link</source>
         <translation>Adresse des Links</translation>
+    </message>
+    <message>
+        <source>Add…</source>
+        <translation>Hinzufügen…</translation>
     </message>
     <message>
         <source>All answers are begun at once and stand side by side. Choose the one that the chat goes on from.</source>
@@ -365,12 +373,28 @@
         <translation>Nicht ausführen; das Modell erfährt es</translation>
     </message>
     <message>
+        <source>Document {name} of the folder, {kind}, {size}</source>
+        <translation>Dokument {name} des Ordners, {kind}, {size}</translation>
+    </message>
+    <message>
         <source>Document {name}, {kind}, {size}</source>
         <translation>Dokument {name}, {kind}, {size}</translation>
     </message>
     <message>
+        <source>Documents of the folder</source>
+        <translation>Dokumente des Ordners</translation>
+    </message>
+    <message>
+        <source>Documents of the folder…</source>
+        <translation>Dokumente des Ordners…</translation>
+    </message>
+    <message>
         <source>Documents of this message</source>
         <translation>Dokumente dieser Nachricht</translation>
+    </message>
+    <message>
+        <source>Documents of “{folder}”</source>
+        <translation>Dokumente aus „{folder}“</translation>
     </message>
     <message>
         <source>Drafted {by}, accepted by the model</source>
@@ -411,6 +435,10 @@
     <message>
         <source>Every optimisation is a switch. Flip one and watch what it does; measure what it buys on this computer.</source>
         <translation>Jede Optimierung ist ein Schalter. Umlegen und sehen, was er tut; messen, was er auf diesem Computer bringt.</translation>
+    </message>
+    <message>
+        <source>Every question in this folder is asked with these documents, from the next one on. They stand before the chat, so that the model reads each once for all chats that begin here.</source>
+        <translation>Jede Frage in diesem Ordner wird mit diesen Dokumenten gestellt, von der nächsten an. Sie stehen vor dem Chat, sodass das Modell jedes nur einmal für alle Chats liest, die hier beginnen.</translation>
     </message>
     <message>
         <source>Failed: {why}</source>
@@ -611,6 +639,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Neuer Chat</translation>
     </message>
     <message>
+        <source>New chat in “{folder}”</source>
+        <translation>Neuer Chat in „{folder}“</translation>
+    </message>
+    <message>
         <source>New text below: to the end</source>
         <translation>Neuer Text weiter unten: zum Ende</translation>
     </message>
@@ -629,6 +661,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>Next version</source>
         <translation>Nächste Fassung</translation>
+    </message>
+    <message>
+        <source>No documents yet. Add files, or drop them here.</source>
+        <translation>Noch keine Dokumente. Dateien hinzufügen oder hier ablegen.</translation>
     </message>
     <message>
         <source>No match</source>
@@ -762,6 +798,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>Random</source>
         <translation>Zufällig</translation>
+    </message>
+    <message>
+        <source>Read again</source>
+        <translation>Neu lesen</translation>
     </message>
     <message>
         <source>Read once, kept: {saved:,} of {tokens:,} tokens came from the cache</source>
@@ -1096,6 +1136,18 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Die Datei ließ sich nicht schreiben ({why}). Einen anderen Ordner wählen.</translation>
     </message>
     <message>
+        <source>The file is gone; its text is kept.</source>
+        <translation>Die Datei fehlt; ihr Text bleibt.</translation>
+    </message>
+    <message>
+        <source>The file is not there any more; what was read of it stays in use.</source>
+        <translation>Die Datei ist nicht mehr da; was von ihr gelesen wurde, bleibt in Gebrauch.</translation>
+    </message>
+    <message>
+        <source>The file was changed since it was read.</source>
+        <translation>Die Datei wurde seit dem Lesen geändert.</translation>
+    </message>
+    <message>
         <source>The message has {chars:,} characters and {most:,} are the most. Send a part of it.</source>
         <translation>Die Nachricht hat {chars:,} Zeichen, höchstens {most:,} sind möglich. Einen Teil davon senden.</translation>
     </message>
@@ -1226,6 +1278,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Token; leer heißt, so lang, wie der Kontext es zulässt.</translation>
     </message>
     <message>
+        <source>Too long to send whole: passages that fit each question will be sent.</source>
+        <translation>Zu lang: Abschnitte, die zur jeweiligen Frage passen, werden gesendet.</translation>
+    </message>
+    <message>
         <source>Too long to send whole: passages that fit your question will be sent.</source>
         <translation>Zu lang: Abschnitte, die zur Frage passen, werden gesendet.</translation>
     </message>
@@ -1252,6 +1308,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>Unwrap</source>
         <translation>Umbruch aus</translation>
+    </message>
+    <message>
+        <source>Use none of the folder&apos;s documents in this chat</source>
+        <translation>Kein Dokument des Ordners in diesem Chat verwenden</translation>
     </message>
     <message>
         <source>Use this one</source>
@@ -1292,6 +1352,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>When the context is full</source>
         <translation>Wenn der Kontext voll ist</translation>
+    </message>
+    <message>
+        <source>Without the documents of “{folder}”</source>
+        <translation>Ohne die Dokumente aus „{folder}“</translation>
     </message>
     <message>
         <source>Wrap</source>
@@ -1385,6 +1449,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>failed</source>
         <translation>fehlgeschlagen</translation>
+    </message>
+    <message>
+        <source>from the folder</source>
+        <translation>aus dem Ordner</translation>
     </message>
     <message>
         <source>generated by the model</source>
@@ -1535,6 +1603,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>{count} Modelle, die zu diesem Computer passen, jedes mit seinen Stärken, oder ein beliebiges von Hugging Face.</translation>
     </message>
     <message>
+        <source>{documents}, {tokens}. The context has {context:,}.</source>
+        <translation>{documents}, {tokens}. Der Kontext hat {context:,}.</translation>
+    </message>
+    <message>
         <source>{model} on this computer</source>
         <translation>{model} auf diesem Computer</translation>
     </message>
@@ -1555,6 +1627,20 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>
             <numerusform>1 Zeichen</numerusform>
             <numerusform>{n:,} Zeichen</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} documents</source>
+        <translation>
+            <numerusform>1 Dokument</numerusform>
+            <numerusform>{n:,} Dokumente</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} documents of “{folder}”</source>
+        <translation>
+            <numerusform>1 Dokument aus „{folder}“</numerusform>
+            <numerusform>{n:,} Dokumente aus „{folder}“</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -1629,6 +1715,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>{name} has {width:,} x {height:,} pixels, and a picture can have {most:,}. Make it smaller first.</source>
         <translation>{name} hat {width:,} x {height:,} Pixel, ein Bild kann {most:,} haben. Zuerst verkleinern.</translation>
+    </message>
+    <message>
+        <source>{name} is in the folder already.</source>
+        <translation>{name} ist schon im Ordner.</translation>
     </message>
     <message>
         <source>{name} is loaded and answers on this computer.</source>
@@ -1728,6 +1818,14 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>{tokens:,} tokens, {thinking:,} of them thinking, after a prompt of {prompt:,}</source>
         <translation>{tokens:,} Token, davon {thinking:,} Nachdenken, nach einem Prompt von {prompt:,}</translation>
+    </message>
+    <message>
+        <source>{tokens} and passages</source>
+        <translation>{tokens} und Abschnitte</translation>
+    </message>
+    <message>
+        <source>{used:,} of {whole:,} documents of “{folder}”</source>
+        <translation>{used:,} von {whole:,} Dokumenten aus „{folder}“</translation>
     </message>
     <message>
         <source>{who} (edited)</source>

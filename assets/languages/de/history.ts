@@ -88,6 +88,10 @@
         </translation>
     </message>
     <message>
+        <source>Documents…</source>
+        <translation>Dokumente…</translation>
+    </message>
+    <message>
         <source>Duplicate</source>
         <translation>Duplizieren</translation>
     </message>
@@ -175,6 +179,13 @@
         <source>Its chats are still in the list.</source>
         <translation>Seine Chats bleiben in der Liste.</translation>
     </message>
+    <message numerus="yes">
+        <source>Its {n:,} documents are not used any more.</source>
+        <translation>
+            <numerusform>Sein Dokument wird nicht mehr verwendet.</numerusform>
+            <numerusform>Seine {n:,} Dokumente werden nicht mehr verwendet.</numerusform>
+        </translation>
+    </message>
     <message>
         <source>JSON, all branches</source>
         <translation>JSON, alle Zweige</translation>
@@ -210,6 +221,10 @@
     <message>
         <source>New chat</source>
         <translation>Neuer Chat</translation>
+    </message>
+    <message>
+        <source>New chat in this folder</source>
+        <translation>Neuer Chat in diesem Ordner</translation>
     </message>
     <message>
         <source>New folder</source>
@@ -578,6 +593,10 @@
         <translation>die Werkzeugaufrufe</translation>
     </message>
     <message>
+        <source>the choice of the folder&apos;s documents</source>
+        <translation>die Auswahl der Dokumente des Ordners</translation>
+    </message>
+    <message>
         <source>the choice of tools</source>
         <translation>die Auswahl der Werkzeuge</translation>
     </message>
@@ -676,6 +695,13 @@
         <translation>
             <numerusform>{n:,} Chat als Datei</numerusform>
             <numerusform>{n:,} Chats, jeder eine Datei</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} documents</source>
+        <translation>
+            <numerusform>1 Dokument</numerusform>
+            <numerusform>{n:,} Dokumente</numerusform>
         </translation>
     </message>
     <message numerus="yes">

@@ -181,4 +181,5 @@ def _own(value: dict[str, Any]) -> FoundChat:
         record.archived,
         tuple(record.tags),
         record.tools,
+        [each.document for each in record.folder_documents],
     )

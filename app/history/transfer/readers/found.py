@@ -7,8 +7,10 @@ import binascii
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from app.documents.records import Document
 from app.history.records import LATEST, Chat, StoredMessage, new_id
 from app.language import tr
 from engine.protocol import ToolConfig
@@ -39,6 +41,8 @@ class FoundChat(NamedTuple):
     archived: bool = False
     tags: tuple[str, ...] = ()
     tools: dict[str, ToolConfig | None] = {}
+    folder_documents: Sequence[Document] = ()
+    """Documents of the folder, which has them if it is made for the chat."""
 
 
 class Skipped(NamedTuple):
