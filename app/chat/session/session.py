@@ -14,6 +14,7 @@ from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.side_by_side.columns import AnswerColumn, standing
 from app.chat.thinking_switch import allowed
+from app.documents.meaning import PassageEmbeddings
 from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
 from app.history.store import HistoryStore
@@ -56,6 +57,7 @@ class ChatSession(QObject):
         self.answers.refused.connect(self._on_refused)
         self.answers.not_continued.connect(self.refused)
         self.tokens = DocumentTokens(link, self)
+        self.meaning = PassageEmbeddings(link, history.path.parent / "passages", self)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -425,7 +427,7 @@ class ChatSession(QObject):
             return None
         tools, before = self.answers.tools.get(talk.chat.servers), self._settled_last
         after = before if before is not None and not before.over and before.chat == talk.chat.id else None
-        settling = self._settled_last = Settling(self._link, self.tokens, talk, leaf, tools, self, after)
+        settling = self._settled_last = Settling(self._link, self.tokens, self.meaning, talk, leaf, tools, self, after)
         settling.kept.connect(self._on_settled)
         return settling
 
