@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
+from operator import mul
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QLabel
+from transformers import BertConfig, BertModel
 
 from app.chat.session.settling import BY_WORDS, SPREAD
 from app.chat.transcript.documents import DocumentBlock
@@ -27,6 +29,8 @@ from app.settings.passages import NONE_HERE, EmbeddingChoice
 from engine import protocol as p
 from engine.protocol import EmbeddedTexts, EmbedTexts, StoredModel, TextEmbeddings
 from engine.protocol.library import ModelFormat
+from tests.kit.checkpoints import LETTERS, write_model
+from tests.kit.operations import RealOperations
 
 FACT = "The golden key lies below the stairs."
 LONG = "\n".join(
@@ -231,6 +235,25 @@ def test_a_document_of_thousands_of_passages(prepare: Callable[..., Prepared], f
     assert max(fake.documents) == meaning.AT_ONCE
     found = search(PassageSearch(text, QUESTION, 900, prepared.path, [*prepared.question]))
     assert any(FACT in text[each.start : each.end] for each in found.passages)
+
+
+def test_the_engine_computes_what_is_kept(qtbot, tmp_path: Path) -> None:
+    """Its operation itself, with a model of random weights: a passage is nearest to a question of the same text."""
+    config = BertConfig(vocab_size=len(LETTERS) + 1, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                        num_attention_heads=2, max_position_embeddings=512)  # fmt: skip
+    write_model(tmp_path / "tiny-bert", lambda: BertModel(config))
+    text = "\n\n".join(letter * 700 for letter in "abcde")
+    places, parent, found = split(text), QObject(), list[Prepared]()
+    source = PassageEmbeddings(RealOperations(), tmp_path / "passages", parent)
+    source.model = lambda: str(tmp_path / "tiny-bert")
+    question = text[slice(*places[3])]
+    assert source.prepare(of_text("letters.txt", text), question, lambda *_: None, found.append, parent) is not None
+    qtbot.waitUntil(lambda: bool(found))
+    assert (found[0].reason, found[0].model) == ("", "tiny-bert")
+    rows = list(vectors.read(Path(found[0].path), len(found[0].question), len(places)))
+    products = [sum(map(mul, row, found[0].question)) for row in rows]
+    assert products.index(max(products)) == 3
+    assert products[3] == pytest.approx(1, abs=0.01)
 
 
 HEAD = VectorHead("f" * 32, 3, 4, SPLITTING)
