@@ -363,6 +363,9 @@ def test_without_a_model_it_is_words_and_one_quiet_line(qtbot, chatting: WindowP
     block.head.click()
     assert "Settings, Passages by meaning" in hint(block)
     assert ask(qtbot, chatting).note == SPREAD
+    block = block_of(chatting)
+    block.head.click()
+    assert hint(block).startswith("With an embedding model")
 
 
 def test_what_cannot_be_computed_is_told_and_words_find_what_they_can(

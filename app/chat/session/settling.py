@@ -230,11 +230,11 @@ class Settling(QObject):
                 self._meaning.kept.drop(Path(prepared.path))
                 reason, model = found[0].unused, ""
             note = "" if found[0].matched or model else SPREAD
+            if reason:
+                note = " ".join(filter(None, (note, BY_WORDS.format(reason=reason))))
         else:
             passages, of, note = [DocumentPassage(1, 0, min(chars, len(text)))], 0, FAILED.format(reason=end.sentence)
             model = ""
-        if reason:
-            note = " ".join(filter(None, (note, BY_WORDS.format(reason=reason))))
         before = sum(len(use.passages or ()) for use in self._uses[:place])
         passages = [msgspec.structs.replace(each, number=each.number + before) for each in passages]
         use = msgspec.structs.replace(self._uses[place], passages=passages, of=of, note=note, model=model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QWidget
 
-from app.chat.session.settling import read_whole
+from app.chat.session.settling import SPREAD, read_whole
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
 from app.documents.records import Document, DocumentPassage, MessageDocument, kind_of, size_of
 from app.language import plural, tr
@@ -103,6 +103,10 @@ class DocumentBlock(Folded):
     def _chosen_by(self) -> str:
         """How the passages were found, or could have been."""
         use = self._use
+        if use is not None and use.note == SPREAD:
+            return tr(
+                "With an embedding model (Settings, Passages by meaning) those are found that say it in other words."
+            )
         if use is None or use.note:
             return ""
         if use.model:

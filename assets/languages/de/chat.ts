@@ -1306,6 +1306,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Wenn der Kontext voll ist</translation>
     </message>
     <message>
+        <source>With an embedding model (Settings, Passages by meaning) those are found that say it in other words.</source>
+        <translation>Mit einem Embedding-Modell (Einstellungen, Abschnitte nach Bedeutung) werden solche gefunden, die es anders sagen.</translation>
+    </message>
+    <message>
         <source>Wrap</source>
         <translation>Umbrechen</translation>
     </message>
