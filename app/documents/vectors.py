@@ -61,13 +61,16 @@ class VectorFolder:
         return VectorFile(path, head, 0)
 
     def add(self, file: VectorFile, vectors: bytes) -> VectorFile:
-        """The file with the vectors of the next passages at its end. Raises OSError, and ValueError for what is no
-        whole number of them."""
+        """The file with the vectors of the next passages, in their place: another chat may write the same ones.
+
+        Raises OSError, and ValueError for what is no whole number of them.
+        """
         row = 4 * file.head.dimensions
         count, rest = divmod(len(vectors), row)
         if rest or file.done + count > file.head.passages:
             raise ValueError(f"{len(vectors)} bytes after {file.done} vectors of {row}")
-        with file.path.open("ab") as opened:
+        with file.path.open("r+b") as opened:
+            opened.seek(_HEAD + row * file.done)
             opened.write(vectors)
         return file._replace(done=file.done + count)
 

@@ -278,6 +278,16 @@ def test_files_that_hold_something_else_begin_anew(tmp_path: Path) -> None:
     assert folder.open("digest", msgspec.structs.replace(HEAD, passages=5)).done == 0
 
 
+def test_two_chats_that_write_the_same_file_write_the_same(tmp_path: Path) -> None:
+    folder, packed = VectorFolder(tmp_path), struct.pack("<12f", *range(12))
+    one, two = folder.open("digest", HEAD), folder.open("digest", HEAD)
+    one = folder.add(one, packed[:24])
+    two = folder.add(two, packed[:12])
+    three = folder.open("digest", HEAD)
+    assert (three.done, folder.add(two, packed[12:36]).done, folder.add(one, packed[24:]).done) == (2, 3, 4)
+    assert [number for row in vectors.read(one.path, 3, 4) for number in row] == [*map(float, range(12))]
+
+
 def test_vectors_go_with_their_document_and_the_longest_unused_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
