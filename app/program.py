@@ -18,6 +18,7 @@ from app import language, paths, version
 from app import log as log_file
 from app.cache.view import CacheView
 from app.chat.page import ChatPage
+from app.documents.meaning import USUAL
 from app.gpu.packs import Packs
 from app.help.page import HelpPage
 from app.history.leaving import Leaving
@@ -59,6 +60,7 @@ from app.window.wirings.load_settings import LoadSettingsWiring
 from app.window.wirings.measure import MeasureWiring
 from app.window.wirings.model import ModelWiring
 from app.window.wirings.palette import PaletteWiring
+from app.window.wirings.passages import PassagesWiring
 from app.window.wirings.preset import PresetWiring
 from app.window.wirings.server import ServerWiring
 from app.window.wirings.switch import SwitchWiring
@@ -199,6 +201,9 @@ class WindowProgram:
         GettingWiring(
             link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window
         )
+        PassagesWiring(
+            store, self.library, self.history, chat.session.meaning, settings_page, self._find_embedder, window
+        )
         ServerWiring(link, self.server, window)
         self.desktop = Desktop(window, app_icon(), window)
         DesktopWiring(store, self.desktop, window, self.history, self.library)
@@ -262,6 +267,11 @@ class WindowProgram:
         """The page Models, where others than those of this machine are found."""
         self.window.show_page(MainWindow.MODELS)
         self.window.models_page.show_view("hub")
+
+    def _find_embedder(self) -> None:
+        """The page Models, where the small embedding model that most programs use is found."""
+        self.window.show_page(MainWindow.MODELS)
+        self.window.models_page.look_for(USUAL)
 
     def _load_with(self, model: str, draft: str) -> None:
         """Load a model with what was chosen to draft for it; "": with what it has of its own."""

@@ -5,16 +5,29 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Sequence
+from operator import mul
+from pathlib import Path
 
+from app.documents import vectors
 from app.documents.records import DocumentPassage, FoundPassages, PassageSearch
+from app.language import tr
 
 PASSAGE_BYTES = 800
 """Of UTF-8, which are about 200 tokens in most languages."""
 OVERLAP = 0.2
 """Share of a passage that the one before it holds too, so that no sentence is torn in both."""
+SPLITTING = f"{PASSAGE_BYTES} bytes, {OVERLAP}"
+"""How texts are split, for those who keep what they know of each passage: to be changed with :func:`split`."""
 MOST_WORDS = 64
 """Words of a question that are looked for."""
+RANK_OFFSET = 60
+"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009), as they have it."""
+MEANING_WEIGHT = 2.0
+"""Weight of the ranking by embeddings next to that by words, by the questions of docs/measurements.md: a word that is
+in a question by chance brings up passages of no use."""
+DAMAGED = tr("The embeddings of its passages are damaged.")
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
@@ -39,11 +52,16 @@ def split(text: str) -> list[tuple[int, int]]:
 
 
 def search(asked: PassageSearch) -> FoundPassages:
-    """The passages that BM25 ranks first for the words of the question, as many as there is room for. Where none has
-    any of the words: the beginning, and others at equal distances."""
+    """The passages that BM25 ranks first for the words of the question, together with those whose embeddings are next
+    to its own where there are some; as many as there is room for. Without embeddings, and where none has any of the
+    words: the beginning, and others at equal distances."""
     places = split(asked.text)
-    ranked = _ranked(asked.text, places, asked.question)
-    order = ranked or _spread(len(places), max(1, asked.chars // max(1, len(asked.text) // len(places) or 1)))
+    ranked, near, unused = by_words(asked.text, places, asked.question), list[int](), ""
+    if asked.vectors:
+        near = _nearest(asked, len(places))
+        unused = "" if near else DAMAGED
+    order = fused(ranked, near) if near else ranked
+    order = order or _spread(len(places), max(1, asked.chars // max(1, len(asked.text) // len(places) or 1)))
     chosen, room = set[int](), asked.chars
     for number in order:
         start, end = places[number]
@@ -56,10 +74,34 @@ def search(asked: PassageSearch) -> FoundPassages:
         start, end = max(places[number][0], past), places[number][1]
         passages.append(DocumentPassage(len(passages) + 1, start, end))
         past = end
-    return FoundPassages(passages, len(places), bool(ranked))
+    return FoundPassages(passages, len(places), bool(ranked), unused)
 
 
-def _ranked(text: str, places: Sequence[tuple[int, int]], question: str) -> list[int]:
+def fused(words: Sequence[int], meaning: Sequence[int]) -> list[int]:
+    """One ranking of two, by the weighted sum of the reciprocal ranks; a number need not be in both."""
+    scores = defaultdict[int, float](float)
+    for ranking, weight in ((words, 1.0), (meaning, MEANING_WEIGHT)):
+        for rank, number in enumerate(ranking, 1):
+            scores[number] += weight / (RANK_OFFSET + rank)
+    return sorted(scores, key=lambda number: (-scores[number], number))
+
+
+def _nearest(asked: PassageSearch, count: int) -> list[int]:
+    """All passages, the one whose embedding has the largest product with the question's first; none where what is kept
+    of them cannot be read."""
+    question = asked.question_vector
+    try:
+        rows = vectors.read(Path(asked.vectors), len(question), count)
+    except (OSError, ValueError):
+        return []
+    scores = [sum(map(mul, row, question)) for row in rows]
+    if any(score != score for score in scores):  # not a number
+        return []
+    return sorted(range(count), key=lambda number: (-scores[number], number))
+
+
+def by_words(text: str, places: Sequence[tuple[int, int]], question: str) -> list[int]:
+    """Numbers of the passages that have words of the question, as BM25 ranks them."""
     words = list(dict.fromkeys(part for word in _WORD.findall(question.lower()) for part in _parts(word)))[:MOST_WORDS]
     if not words:
         return []

@@ -92,6 +92,8 @@ class DocumentUse(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens of the prompt before the document, at most."""
     note: str = ""
     """Sentence on how the passages were chosen, where that was not by the question's words."""
+    model: str = ""
+    """Name of the embedding model by which the passages were chosen too; "": by words alone."""
 
 
 class MessageDocument(NamedTuple):
@@ -116,20 +118,28 @@ class ReadText(msgspec.Struct, frozen=True):
 
 
 class PassageSearch(msgspec.Struct, frozen=True):
-    """What the process that searches passages is asked: the best for ``question``, ``chars`` in all at most."""
+    """What the process that searches passages is asked: the best for ``question``, ``chars`` in all at most.
+
+    ``vectors``: path of the file with the embeddings of all passages (`app.documents.vectors`), "" for none, and
+    ``question_vector`` that of the question, by the same model.
+    """
 
     text: str
     question: str
     chars: int
+    vectors: str = ""
+    question_vector: list[float] = []
 
 
 class FoundPassages(msgspec.Struct, frozen=True):
     """``passages`` in the order of the text, numbered from 1; ``of`` how many there are; ``matched`` False where no
-    word of the question stands in any."""
+    word of the question stands in any. ``unused``: reason that the embeddings were not used, "" where they were, or
+    there are none."""
 
     passages: list[DocumentPassage]
     of: int
     matched: bool
+    unused: str = ""
 
 
 def document(name: str, text: str, facts: DocumentFacts) -> Document:

@@ -110,6 +110,10 @@ class HistoryStore(ListStore):
             for key, name, digest, path, stamp in rows
         ]
 
+    def document_digests(self) -> set[str]:
+        """Digests of all documents."""
+        return {cells.plain(digest) for (digest,) in self._read("SELECT digest FROM documents")}
+
     def tools(self, chat_id: str, digest: str) -> ToolConfig | None:
         """What :meth:`save_tools` gave this digest. Raises LookupError where it is not there, or cannot be read."""
         for (config,) in self._read("SELECT config FROM tools WHERE chat = ? AND digest = ?", chat_id, digest):

@@ -165,6 +165,12 @@ class ModelsPage(FocusFirst):
                 self.search()
         self._place_recommended()
 
+    def look_for(self, text: str) -> None:
+        """Look on the hub for models with these words in their names."""
+        self.field.setText(text)
+        self.show_view(_HUB)
+        self.search()
+
     def search(self) -> None:
         """Look on the hub; where nothing is asked for show what is recommended."""
         self._open = ""

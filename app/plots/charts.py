@@ -114,17 +114,20 @@ class MemoryChart(TimeChart):
         if m.scope == "device":
             title = tr("Memory of the graphics card")
             on_host = tr("Pictures kept for the next messages, in main memory")
+            embedder = tr("Embedding model, in main memory")
         else:
             title = tr("Memory of the engine's process and this machine")
             on_host = tr("Pictures kept for the next messages")
-        pictures = ((on_host, m.pictures),) if m.pictures else ()
+            embedder = tr("Embedding model")
+        beside = [(name, held) for name, held in ((on_host, m.pictures), (embedder, m.embedder)) if held]
+        own = m.pictures + m.embedder if m.scope == "process" else 0
         owners = (
             (tr("Weights"), m.weights),
             (tr("KV in use by answers that are being written"), m.kv_used - cached),
             (tr("KV cached for reuse"), cached),
             (tr("KV free (reserved)"), m.kv_reserved),
-            *pictures,
-            (tr("The program itself"), m.other_kvasir - (m.pictures if m.scope == "process" else 0)),
+            *beside,
+            (tr("The program itself"), m.other_kvasir - own),
             (tr("Other programs"), m.other_programs),
         )
         return "\n".join([title, *(f"{name}: {size(value)}" for name, value in owners)])

@@ -24,6 +24,7 @@ from app.gpu.section import PackSection
 from app.language import LANGUAGES, plural, tr
 from app.settings.appearance import SIZES
 from app.settings.columns import COLUMN_PX, GAP_PX, SettingColumns
+from app.settings.passages import EmbeddingChoice
 from app.settings.rows import DEFAULTS, SettingRow, SettingSection, has
 from app.settings.store import SettingsStore, UserSettings
 from app.theme.numbers import Fraction, WholeNumber
@@ -199,6 +200,15 @@ class SettingsPage(FocusFirst):
             "(below half a billion parameters) are not: the first words of the chat stay its title."
         )
         self._add(SettingRow(tr("Titles by the model"), about, titles, ("titles",)))
+        self.passages = EmbeddingChoice()
+        self.passages.chosen.connect(lambda value: self._set(passages=value))
+        about = tr(
+            "In a document that does not fit the context, an embedding model finds passages that say in other words "
+            "what is asked, besides the search for words. It runs on the processor, next to the chat's model, and is "
+            "unloaded after five minutes. Nothing leaves this computer."
+        )
+        row = tr("Passages by meaning"), about, self.passages, ("passages",)
+        self._add(SettingRow(*row, lambda now: self.passages.choose(now.passages)))
 
     def _desktop(self) -> None:
         self._section(tr("Notifications and tray"))

@@ -109,6 +109,9 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     """MB a second of each download of a model at most; 0: no limit."""
     titles: bool = True
     """The model gives chats their titles."""
+    passages: Annotated[str, Meta(max_length=4096)] = "auto"
+    """Path of the embedding model by which passages of documents are found; "auto": the smallest that is here, "off":
+    none."""
     keys: dict[Annotated[str, Meta(max_length=80)], Annotated[str, Meta(max_length=80)]] = {}
     """The keys that the person chose for commands, by their names (app/shortcuts.py); "" for none."""
     presets: dict[PresetName, Preset] = {}
@@ -186,7 +189,8 @@ class SettingsStore(QObject):
             moved(path): msgspec.structs.replace(own, draft=own.draft and moved(own.draft))
             for path, own in now.models.items()
         }
-        self.update(model=moved(now.model), recent=[moved(path) for path in now.recent], models=models)
+        recent, passages = [moved(path) for path in now.recent], moved(now.passages)
+        self.update(model=moved(now.model), recent=recent, models=models, passages=passages)
 
     def _read(self) -> UserSettings:
         raw = self._decoded()

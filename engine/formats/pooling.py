@@ -17,10 +17,10 @@ from engine.base.errors import CheckpointError
 from engine.base.files import read_json
 from engine.compute.models.projection import Projection
 from engine.config.model import ModelConfig
-from engine.config.pooling import Pooling
+from engine.config.pooling import FOLDER_FILE, Pooling
 from engine.formats.safetensors import AGAIN, TensorFiles
 
-FILE, PROMPTS = "1_Pooling/config.json", "config_sentence_transformers.json"
+FILE, PROMPTS = FOLDER_FILE, "config_sentence_transformers.json"
 DENSE = ("dense_2.weight", "dense_3.weight")
 """The dense layers in GGUF."""
 _MODES: dict[str, Pooling] = {

@@ -15,6 +15,7 @@ import msgspec
 from engine.base.errors import CheckpointError, is_text, plain
 from engine.base.fetching import room
 from engine.base.files import SAFETENSORS_HEADER, decode_file, read_json, regular_size
+from engine.config.pooling import FOLDER_FILE
 from engine.formats.gguf.find import PART, is_gguf, projectors_beside
 from engine.library import bundled as brought
 from engine.library import others, roots, store
@@ -105,13 +106,22 @@ def _format(path: Path) -> ModelFormat:
 
 IN_LAYER = re.compile(r"(^|\.)(layers|h|blocks)\.\d+\.")
 TOWER = re.compile(r"vision|visual|audio|projector|multi_modal")
+_ENCODERS = ("BertModel", "RobertaModel", "XLMRobertaModel")
+_POOLING = re.compile(rb"\.pooling_type\x04\x00\x00\x00(.{4})", re.DOTALL)
+"""Key of a GGUF file, the type of its value (uint32), and that: 1 mean, 2 cls, 3 the last token."""
+_BEGINNING = 16 << 10
+"""Bytes of a GGUF file that are looked at: the tokens, which are many, come after the model's shape."""
 
 
 def _packing(path: Path) -> dict[str, Any]:
     """``quantisation``, ``embedding_bytes``, ``sees``…, by the name and the folder of a file or config.json."""
     if is_gguf(path):
         label = QUANTISATION.search(path.stem)
-        return {"quantisation": label[1].upper() if label else "", "sees": bool(projectors_beside(path)[0])}
+        return {
+            "quantisation": label[1].upper() if label else "",
+            "sees": bool(projectors_beside(path)[0]),
+            "embeds": _gguf_embeds(path),
+        }
     # The loader says what is wrong.
     with contextlib.suppress(
         CheckpointError, AttributeError, TypeError, ValueError, ArithmeticError, KeyError, OSError
@@ -132,8 +142,26 @@ def _packing(path: Path) -> dict[str, Any]:
             "embedding_bytes": size,
             "packable_bytes": packable,
             "sees": bool(config.get("vision_config")),
+            "embeds": _embeds(path, config),
         }
     return {}
+
+
+def _embeds(folder: Path, config: dict[str, Any]) -> bool:
+    """True for a folder whose model is made for embeddings, by its pooling or, of one without, its architecture."""
+    named = config.get("architectures")
+    ends = str(named[0]) if isinstance(named, list) and named else ""
+    return ends in _ENCODERS or ((folder / FOLDER_FILE).is_file() and not ends.endswith("Classification"))
+
+
+def _gguf_embeds(file: Path) -> bool:
+    """The same of a GGUF file, by its pooling, which stands near its beginning."""
+    with contextlib.suppress(CheckpointError, OSError):
+        regular_size(file)
+        with file.open("rb") as opened:
+            found = _POOLING.search(opened.read(_BEGINNING))
+        return found is not None and int.from_bytes(found[1], "little") in (1, 2, 3)
+    return False
 
 
 class _Tensor(msgspec.Struct):

@@ -24,6 +24,8 @@ SMALL = re.compile(
     re.IGNORECASE,
 )
 """Files that a model of safetensors needs besides its weights."""
+_EMBEDS = re.compile(r"1_Pooling/config\.json|\d+_Dense/(?:config\.json|model\.safetensors)")
+"""Files of sentence-transformers that say how an embedding is made of the states, and the layers that follow."""
 MOST_PATH, MOST_NAME = 400, 240
 """Characters of a file's name with its folders, and bytes of each. Systems take more, but its folder's name and the
 ends of unfinished files come on top."""
@@ -119,6 +121,7 @@ def _safetensors(files: Sequence[HubFile], quantisation: str) -> list[HubVariant
         weights = [file for file in weights if not file.name.startswith("consolidated")]
     if not weights or all(file.name != "config.json" for file in top):
         return []
-    held = [*(file for file in top if SMALL.fullmatch(file.name)), *weights]
+    small = [file for file in top if SMALL.fullmatch(file.name)]
+    held = [*small, *(file for file in files if _EMBEDS.fullmatch(file.name)), *weights]
     size = sum(file.bytes for file in held)
     return [HubVariant(name="safetensors", format="safetensors", quantisation=quantisation, bytes=size, files=held)]

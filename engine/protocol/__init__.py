@@ -17,6 +17,7 @@ from engine.protocol.base import *  # noqa: F403
 from engine.protocol.base import Message
 from engine.protocol.cache import *  # noqa: F403
 from engine.protocol.calls import *  # noqa: F403
+from engine.protocol.embedding import *  # noqa: F403
 from engine.protocol.from_engine import *  # noqa: F403
 from engine.protocol.from_engine import FromEngine, Ready
 from engine.protocol.gpu import *  # noqa: F403

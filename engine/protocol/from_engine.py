@@ -222,6 +222,8 @@ class MemoryByOwner(Part, frozen=True):
     pictures: int = 0
     """Bytes of prepared pictures, kept for the next messages: part of ``other_kvasir``, or of the host's memory next to
     a GPU."""
+    embedder: int = 0
+    """Bytes of an embedding model that is loaded next to the one that answers; counted as ``pictures`` are."""
 
 
 class PageCounts(Part, frozen=True):

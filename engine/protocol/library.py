@@ -59,6 +59,8 @@ class StoredModel(Message, frozen=True):
     """Measurements of what was won and lost then."""
     sees: bool = False
     """True if it comes with a vision tower."""
+    embeds: bool = False
+    """True if it is made for embeddings of texts."""
     about: str = ""
     """Purpose, as a clause, where that is known: of those that come with Kvasir and of recommended ones."""
 

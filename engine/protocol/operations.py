@@ -14,6 +14,7 @@ from msgspec import Meta
 from engine.protocol.access import AddedKey, AddKey, ListKeys, NamedKey, RevokeKey
 from engine.protocol.base import DeviceName, Part, Quantise
 from engine.protocol.calls import NoEvent, Operation
+from engine.protocol.embedding import EmbeddedTexts, EmbedTexts, TextEmbeddings
 from engine.protocol.from_engine import Delta, Finished
 from engine.protocol.lab import (
     CompareColumns,
@@ -282,6 +283,7 @@ OFFER_DRAFTS = Operation("models.drafts", OfferDrafts, list[DraftOffer], NoEvent
 RECOMMEND = Operation("models.recommended", Recommend, Recommended, NoEvent)
 DESCRIBE_MODEL = Operation("models.details", DescribeModel, ModelDetails, NoEvent)
 READ_TOKENS = Operation("models.tokens", ReadTokens, TextTokens, NoEvent)
+EMBED_TEXTS = Operation("models.embed", EmbedTexts, TextEmbeddings, EmbeddedTexts)
 LOOK_AT_DISK = Operation("models.disk", LookAtDisk, DiskUse, NoEvent)
 CHANGE_FOLDERS = Operation("models.folders", ChangeFolders, Folders, StoreMove)
 IMPORT_MODEL = Operation("models.import", ImportModel, Imported, StoreMove)
@@ -328,6 +330,7 @@ OPERATIONS: dict[str, Operation[Any, Any, Any]] = {
         RECOMMEND,
         DESCRIBE_MODEL,
         READ_TOKENS,
+        EMBED_TEXTS,
         LOOK_AT_DISK,
         CHANGE_FOLDERS,
         IMPORT_MODEL,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import numpy as np
 from msgspec import structs
 
 from engine.base import stopping
@@ -22,7 +23,7 @@ from engine.decoding.telemetry.records import StepRecord
 from engine.loading.model import LoadedModel, LoadModel
 from engine.loop.commands import AddRequest, Command, HandOver, Inspect, Shutdown
 from engine.loop.engine import Engine
-from engine.loop.events import Event
+from engine.loop.events import Embedded, Event
 from engine.protocol import (
     FAILED,
     AdapterCard,
@@ -51,6 +52,7 @@ from engine.protocol import (
 from engine.services.answers.request import AnswerRequest, PromptTokens
 
 if TYPE_CHECKING:
+    from engine.config.pooling import Pooling
     from engine.services.hub import EngineHub
     from engine.text.grammar import Grammar
 
@@ -242,6 +244,27 @@ class EngineClient:
         return self._run(
             [_request("begun", prompt_ids, sampling, optimisations)._replace(hand_over=HandOver(begun=taken))]
         )[0]
+
+    def embed(self, prompts: Sequence[Sequence[int]], pooling: Pooling) -> list[np.ndarray]:
+        """The embeddings of prompts, float32 of any length. Raises :class:`EngineError` when the engine refuses one."""
+        names = [f"embed {number}" for number in range(len(prompts))]
+        asked, found = AnswerRequest([], Sampling(max_tokens=1), pooling=pooling), dict[str, np.ndarray]()
+        try:
+            for name, ids in zip(names, prompts, strict=True):
+                self.engine.submit(asked.command(PromptTokens(list(ids)), id=name))
+            ended = 0
+            while ended < len(names):
+                event = self._next()
+                if isinstance(event, Embedded):
+                    found[event.id] = event.vector
+                elif isinstance(event, Finished):
+                    ended += 1
+                    if event.reason in FAILED:
+                        raise EngineError(event.detail or event.reason)
+        except (EngineError, Stopped):
+            self._abandon(names)
+            raise
+        return [found[name] for name in names]
 
     def stream(self, asked: AnswerRequest, tokens: PromptTokens) -> Iterator[Delta | Finished]:
         """The events of one answer up to its end, with what the cache holds; closed earlier, the iterator cancels it.

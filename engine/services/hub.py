@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
+from engine.base.devices import traits
 from engine.decoding.telemetry.histograms import AnswerHistograms
 from engine.decoding.telemetry.records import StepRecord
 from engine.decoding.telemetry.window import TelemetryWindow
@@ -43,6 +44,7 @@ from engine.protocol import (
     UnloadAdapter,
     Unloaded,
 )
+from engine.services.embedder import Embedder
 from engine.services.measured import Measurements
 
 if TYPE_CHECKING:
@@ -122,6 +124,8 @@ class EngineHub:
         self._driver: _Driver | None = None
         self._numbers = itertools.count(1)
         self._stirred = asyncio.Event()
+        self.embedder = Embedder(self._processor_answers, lambda: self._taker is not None)
+        """Computes embeddings with a model of its own."""
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -134,6 +138,7 @@ class EngineHub:
         self.long_prompts.shutdown(wait=False, cancel_futures=True)
         self.engine.cancel_load()
         self.engine.submit(Shutdown())
+        await asyncio.to_thread(self.embedder.close)
         await asyncio.to_thread(self.thread.join, 5.0)
 
     @property
@@ -164,6 +169,11 @@ class EngineHub:
     def answering(self) -> int:
         """Requests in progress."""
         return len(self._running)
+
+    def _processor_answers(self) -> bool:
+        """True while answers are computed on the processor. For any thread."""
+        loaded = self.loaded
+        return bool(self._running) and loaded is not None and not traits(loaded.device).gpu
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear of everything that concerns no single request; returns what ends that."""
@@ -241,10 +251,8 @@ class EngineHub:
         machine, new = await self.measurements.reading(self.loaded, pages)
         if new and machine.gpu is not None and machine.gpu.joules is not None:
             self.window.add_energy(machine.taken_at, machine.gpu.joules)
-        now = time.monotonic()
-        frame = self.window.frame(
-            now, machine.memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
-        )
+        now, memory = time.monotonic(), msgspec.structs.replace(machine.memory, embedder=self.embedder.bytes)
+        frame = self.window.frame(now, memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running)
         services = self.window.services(now, self.engine.service_targets())
         return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=machine.gpu, services=services)
 

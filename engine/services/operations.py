@@ -46,6 +46,7 @@ FUNCTIONS = {
     "models.recommended": "engine.services.models.advice:recommended",
     "models.details": "engine.services.models.details:details",
     "models.tokens": "engine.services.models.details:tokens",
+    "models.embed": "engine.services.embedder:embed",
     "models.disk": "engine.services.models.disk:look",
     "models.folders": "engine.services.models.stored:change_folders",
     "models.import": "engine.services.models.importing:bring",

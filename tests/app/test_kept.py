@@ -151,7 +151,7 @@ def test_unsent_documents_and_pictures_are_there_after_a_kill(start, qtbot, tmp_
     qtbot.waitUntil(lambda: not composer.documents.reading)
     written = composer.draft
 
-    qtbot.waitUntil(lambda: not program.chat.drafts._timer.isActive())
+    qtbot.waitUntil(lambda: not program.chat.findChild(DraftTexts)._timer.isActive())
     program.history.flush()
     other = HistoryStore(program.history.path)
     killed = other.draft("")
@@ -166,7 +166,7 @@ def test_unsent_documents_and_pictures_are_there_after_a_kill(start, qtbot, tmp_
     assert labels(again.chat.composer, "document-notes") == [GONE]
     assert [each.pasted for each in draft.documents] == [False, False, True]
     again.chat.composer.clear()
-    qtbot.waitUntil(lambda: not again.chat.drafts._timer.isActive())
+    qtbot.waitUntil(lambda: not again.chat.findChild(DraftTexts)._timer.isActive())
     assert again.history.draft("") == Draft()
     assert again.history._read("SELECT COUNT(*) FROM documents") == [(0,)]
 
@@ -179,9 +179,9 @@ def test_a_file_that_was_not_read_to_its_end_is_read_at_the_next_start(start, qt
     program.history.set_draft_parts("", Draft(documents=parts))
     program.history.save_chat(Chat("c", "Chat", 1.0, 1.0))
     program.history.set_draft_parts("c", Draft(documents=parts, pictures=(b"one",)))
-    program.chat.drafts._kept_parts = ()  # as if this run had written nothing of it
-    program.chat.drafts._composer.text_changed.disconnect(program.chat.drafts._on_text)
-    program.chat.drafts.save = lambda: None
+    program.chat.findChild(DraftTexts)._kept_parts = ()  # as if this run had written nothing of it
+    program.chat.findChild(DraftTexts)._composer.text_changed.disconnect(program.chat.drafts._on_text)
+    program.chat.findChild(DraftTexts).save = lambda: None
     program.close()
     program = start(model=False, shown=False)
     composer = program.chat.composer

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from app import log as log_file
 from app import paths, version
+from app.documents.vectors import VectorFolder, VectorHead
 from app.history.schema import VERSION
 from app.history.store import HistoryStore
 from app.settings.store import SettingsStore
@@ -23,6 +24,8 @@ def test_all_that_the_window_writes_is_known(qapp, own_folders: Path) -> None:
     HistoryStore(data / "history.db").close()
     (data / "history.db").write_bytes(b"damaged" * 1000)
     HistoryStore(data / "history.db").close()
+    vectors = VectorFolder(data / "passages")
+    vectors.add(vectors.open("digest", VectorHead("f", 1, 1, "")), bytes(4))
     version.remember(data)
     (config / "settings.json").write_text("{")
     SettingsStore(config / "settings.json").update(theme="dark")

@@ -63,6 +63,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
     since |= {
         "unload_after": 0,
         "titles": True,
+        "passages": "auto",
         "download_limit": 0,
         "panel_all": False,
         "notify": True,

@@ -15,6 +15,7 @@ from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.side_by_side.columns import AnswerColumn, standing
 from app.chat.thinking_switch import allowed
+from app.documents.meaning import PassageEmbeddings
 from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
 from app.history.sent import in_front, without_repeats
@@ -61,6 +62,7 @@ class ChatSession(QObject):
         self.folder = ChatFolder(history, lambda: self.talk, self)
         for shown in (self.opened, self.saved):
             shown.connect(self.folder.refresh)
+        self.meaning = PassageEmbeddings(link, history.path.parent / "passages", self)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -444,7 +446,7 @@ class ChatSession(QObject):
             return None
         tools, before = self.answers.tools.get(talk.chat.servers), self._settled_last
         after = before if before is not None and not before.over and before.chat == talk.chat.id else None
-        settling = self._settled_last = Settling(self._link, self.tokens, talk, leaf, tools, self, after)
+        settling = self._settled_last = Settling(self._link, self.tokens, self.meaning, talk, leaf, tools, self, after)
         settling.kept.connect(self._on_settled)
         return settling
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
@@ -12,6 +13,7 @@ from app.chat.session.conversation import Conversation
 from app.chat.session.tokens import DocumentTokens
 from app.command import End, LineCommand
 from app.documents import child
+from app.documents.meaning import PassageEmbeddings, Preparation, Prepared
 from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, DocumentPlan, answer_room, estimated, planned
 from app.documents.records import Document, DocumentPassage, DocumentUse, FoundPassages, MessageDocument, PassageSearch
 from app.history.records import StoredMessage
@@ -28,6 +30,7 @@ FOLDER_SHARE = 1 / 3
 brings its own."""
 ONE_PASSAGE = 300
 """Tokens that they are given all the same, if there is room for them at all: less would be no passage."""
+BY_WORDS = tr("Its passages were searched by words alone. ({reason})")
 _ID = "settle-"
 _numbers = itertools.count(1)
 
@@ -47,6 +50,7 @@ class Settling(QObject):
         self,
         link: EngineLink,
         tokens: DocumentTokens,
+        meaning: PassageEmbeddings,
         talk: Conversation,
         leaf: str,
         tools: protocol.ToolConfig | None,
@@ -57,6 +61,7 @@ class Settling(QObject):
         super().__init__(parent)
         self.chat, self._after = talk.chat.id, after
         self._link, self._tokens, self._talk, self._leaf, self._tools = link, tokens, talk, leaf, tools
+        self._meaning = meaning
         self._documents: list[Document] = []
         self._counts: dict[str, int] = {}
         """By the ids they are asked under, tokens of the prompt without the documents, of what is kept of it where
@@ -66,6 +71,7 @@ class Settling(QObject):
         """Tokens for the passages of each of the folder's documents that is not sent whole."""
         self._uses: list[DocumentUse] = []
         self._plan: DocumentPlan | None = None
+        self._preparing: Preparation | None = None
         self._run: LineCommand | None = None
         self._then: Callable[[], object] = lambda: None
         self._over = False
@@ -130,6 +136,9 @@ class Settling(QObject):
     def cancel(self) -> None:
         """Decide nothing, and say nothing more."""
         self._over = True
+        if self._preparing is not None:
+            self._preparing.cancel()
+            self._preparing = None
         if self._run is not None:
             self._run.drop()
             self._run = None
@@ -198,7 +207,29 @@ class Settling(QObject):
             return
         self.told.emit(tr("searching {name}", name=document.name))
         chars = max(1, self._room(place) * len(document.text) // max(1, use.tokens))
-        given = msgspec.json.encode(PassageSearch(document.text, self._message.content, chars))
+        self._preparing = self._meaning.prepare(
+            document,
+            self._message.content,
+            lambda done, count: self._tell_read(document, done, count),
+            lambda prepared: self._rank(place, chars, prepared),
+            self,
+        )
+        if self._preparing is None:
+            self._rank(place, chars, Prepared())
+
+    def _tell_read(self, document: Document, done: int, count: int) -> None:
+        words = tr(
+            "reading {name} by meaning, {done:,} of {count:,} passages", name=document.name, done=done, count=count
+        )
+        self.told.emit(words)
+
+    def _rank(self, place: int, chars: int, prepared: Prepared) -> None:
+        """Search a document, by the embeddings that are ``prepared`` too."""
+        self._preparing = None
+        if self._over:
+            return
+        text, question = self._documents[place].text, self._message.content
+        given = msgspec.json.encode(PassageSearch(text, question, chars, prepared.path, [*prepared.question]))
         found: list[FoundPassages] = []
         run = self._run = LineCommand(
             child.command(),
@@ -208,22 +239,29 @@ class Settling(QObject):
             self,
             given,
         )
-        run.heard(found.append, lambda end: self._take(place, chars, found, end))
+        run.heard(found.append, lambda end: self._take(place, chars, prepared, found, end))
 
-    def _take(self, place: int, chars: int, found: list[FoundPassages], end: End) -> None:
+    def _take(self, place: int, chars: int, prepared: Prepared, found: list[FoundPassages], end: End) -> None:
         self._run = None
         if self._over:
             return
-        text = self._documents[place].text
+        text, reason, model = self._documents[place].text, prepared.reason, prepared.model
         if found:
             passages, of = found[0].passages, found[0].of
-            note = "" if found[0].matched else SPREAD
+            if found[0].unused:
+                self._meaning.kept.drop(Path(prepared.path))
+                reason, model = found[0].unused, ""
+            note = "" if found[0].matched or model else SPREAD
             note = note if passages else NO_ROOM
+            if reason:
+                note = " ".join(filter(None, (note, BY_WORDS.format(reason=reason))))
         else:
             passages, of, note = [DocumentPassage(1, 0, min(chars, len(text)))], 0, FAILED.format(reason=end.sentence)
+            model = ""
         before = sum(len(use.passages or ()) for use in self._uses[:place])
         passages = [msgspec.structs.replace(each, number=each.number + before) for each in passages]
-        self._uses[place] = msgspec.structs.replace(self._uses[place], passages=passages, of=of, note=note)
+        use = msgspec.structs.replace(self._uses[place], passages=passages, of=of, note=note, model=model)
+        self._uses[place] = use
         self._search(place + 1)
 
     def _finish(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QWidget
 
-from app.chat.session.settling import read_whole
+from app.chat.session.settling import SPREAD, read_whole
 from app.chat.transcript.folded import GAP_PX, INDENT_PX, Folded
 from app.documents.records import Document, DocumentPassage, MessageDocument, kind_of, size_of
 from app.language import plural, tr
@@ -29,7 +29,8 @@ class DocumentBlock(Folded):
         self._saved = ""
         self._lines = caption(name="document-lines")
         self._note = caption(name="document-note")
-        for label in (self._lines, self._note):
+        self._hint = caption(name="document-hint")
+        for label in (self._lines, self._note, self._hint):
             label.setParent(self)
         found = self._use.passages or [] if self._use is not None else []
         self.passages = [PassageBlock(self._document, passage, theme, self) for passage in found]
@@ -63,13 +64,14 @@ class DocumentBlock(Folded):
     def natural_width(self) -> int:
         """Pixels that it takes at best."""
         head = self.head.fontMetrics().horizontalAdvance(f"▸ {self.words()[0]}") + 16
-        said = [self._lines, *([self._note] if not self._note.isHidden() else [])]
+        said = [self._lines, *(label for label in (self._note, self._hint) if not label.isHidden())]
         return max([head, *(label.fontMetrics().horizontalAdvance(label.text()) + INDENT_PX + 2 for label in said)])
 
     def refresh(self) -> None:
         super().refresh()
         for passage in self.passages:
             passage.setVisible(self._open)
+        say(self._hint, self._chosen_by() if self._open and self.passages else "")
 
     def fit(self, width: int) -> int:
         self._name()
@@ -94,12 +96,28 @@ class DocumentBlock(Folded):
 
     def _place(self, top: int, width: int) -> int:
         """The lines below the head; returns where they end."""
-        for label in (self._lines, self._note):
+        for label in (self._lines, self._note, self._hint):
             if not label.isHidden():
                 high = label.heightForWidth(width)
                 label.setGeometry(mirror(QRect(INDENT_PX, top, width, high), INDENT_PX + width))
                 top += high
         return top
+
+    def _chosen_by(self) -> str:
+        """How the passages were found, or could have been."""
+        use = self._use
+        if use is not None and use.note == SPREAD:
+            return tr(
+                "With an embedding model (Settings, Passages by meaning) those are found that say it in other words."
+            )
+        if use is None or use.note:
+            return ""
+        if use.model:
+            return tr("Found by their words, and by their meaning with {model}.", model=use.model)
+        return tr(
+            "Found by their words. With an embedding model (Settings, Passages by meaning) those are found too that "
+            "say it in other words."
+        )
 
     def _refresh_lines(self) -> None:
         use = self._use

@@ -457,6 +457,14 @@
         <translation>Erste Antwort</translation>
     </message>
     <message>
+        <source>Found by their words, and by their meaning with {model}.</source>
+        <translation>Gefunden nach Wörtern und mit {model} nach Bedeutung.</translation>
+    </message>
+    <message>
+        <source>Found by their words. With an embedding model (Settings, Passages by meaning) those are found too that say it in other words.</source>
+        <translation>Gefunden nach Wörtern. Mit einem Embedding-Modell (Einstellungen, Abschnitte nach Bedeutung) auch solche, die es anders sagen.</translation>
+    </message>
+    <message>
         <source>Frequency penalty</source>
         <translation>Häufigkeitsabzug</translation>
     </message>
@@ -507,6 +515,10 @@
     <message>
         <source>Its passages could not be searched, so its beginning was sent. ({reason})</source>
         <translation>Seine Abschnitte ließen sich nicht durchsuchen, daher wurde sein Anfang gesendet. ({reason})</translation>
+    </message>
+    <message>
+        <source>Its passages were searched by words alone. ({reason})</source>
+        <translation>Seine Abschnitte wurden nur nach Wörtern durchsucht. ({reason})</translation>
     </message>
     <message>
         <source>Keep only this many tokens; 0 keeps all.</source>
@@ -1358,6 +1370,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Ohne die Dokumente aus „{folder}“</translation>
     </message>
     <message>
+        <source>With an embedding model (Settings, Passages by meaning) those are found that say it in other words.</source>
+        <translation>Mit einem Embedding-Modell (Einstellungen, Abschnitte nach Bedeutung) werden solche gefunden, die es anders sagen.</translation>
+    </message>
+    <message>
         <source>Wrap</source>
         <translation>Umbrechen</translation>
     </message>
@@ -1505,6 +1521,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>reading the prompt {done:,} / {total:,}</source>
         <translation>Prompt wird gelesen {done:,} / {total:,}</translation>
+    </message>
+    <message>
+        <source>reading {name} by meaning, {done:,} of {count:,} passages</source>
+        <translation>{name} wird nach Bedeutung gelesen, {done:,} von {count:,} Abschnitten</translation>
     </message>
     <message>
         <source>reading…</source>

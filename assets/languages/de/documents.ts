@@ -21,6 +21,10 @@
         <translation>Nach {most:,} von {count:,} Zeichen abgeschnitten.</translation>
     </message>
     <message>
+        <source>It has {count:,} passages, and at most {most:,} are searched by meaning.</source>
+        <translation>Es hat {count:,} Abschnitte; nach Bedeutung werden höchstens {most:,} durchsucht.</translation>
+    </message>
+    <message>
         <source>It is a {kind} file, though its name ends in {end}.</source>
         <translation>Es ist eine {kind}-Datei, obwohl der Name auf {end} endet.</translation>
     </message>
@@ -60,13 +64,37 @@
         <translation>Nur die ersten {read:,} von {pages:,} Seiten wurden gelesen.</translation>
     </message>
     <message>
+        <source>Only {done:,} of {count:,} passages were read in {seconds:.0f} seconds. The next question goes on with the others.</source>
+        <translation>In {seconds:.0f} Sekunden wurden nur {done:,} von {count:,} Abschnitten gelesen. Die nächste Frage macht mit den übrigen weiter.</translation>
+    </message>
+    <message>
         <source>Subtitles</source>
         <comment>a kind of file</comment>
         <translation>Untertitel</translation>
     </message>
     <message>
+        <source>The embedding model changed meanwhile. Ask again.</source>
+        <translation>Das Embedding-Modell hat inzwischen gewechselt. Erneut fragen.</translation>
+    </message>
+    <message>
+        <source>The embedding model computes values that are not numbers. Choose another one in Settings.</source>
+        <translation>Das Embedding-Modell berechnet Werte, die keine Zahlen sind. In den Einstellungen ein anderes wählen.</translation>
+    </message>
+    <message>
+        <source>The embedding model did not answer in time. Ask again.</source>
+        <translation>Das Embedding-Modell hat nicht rechtzeitig geantwortet. Erneut fragen.</translation>
+    </message>
+    <message>
+        <source>The embeddings of its passages are damaged.</source>
+        <translation>Die Vektoren seiner Abschnitte sind beschädigt.</translation>
+    </message>
+    <message>
         <source>The text</source>
         <translation>Der Text</translation>
+    </message>
+    <message>
+        <source>Their embeddings could not be kept: {why}.</source>
+        <translation>Ihre Vektoren ließen sich nicht speichern: {why}.</translation>
     </message>
     <message>
         <source>chapter {number}</source>

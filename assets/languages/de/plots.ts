@@ -52,6 +52,14 @@
         <translation>Jedes Quadrat steht für {n} Seiten.</translation>
     </message>
     <message>
+        <source>Embedding model</source>
+        <translation>Embedding-Modell</translation>
+    </message>
+    <message>
+        <source>Embedding model, in main memory</source>
+        <translation>Embedding-Modell, im Hauptspeicher</translation>
+    </message>
+    <message>
         <source>Energy for each token of the last seconds: {energy}</source>
         <translation>Energie je Token in den letzten Sekunden: {energy}</translation>
     </message>

@@ -68,6 +68,10 @@
         <translation>Dateien</translation>
     </message>
     <message>
+        <source>Find an embedding model…</source>
+        <translation>Embedding-Modell suchen…</translation>
+    </message>
+    <message>
         <source>Frees its memory when nothing has been asked of it for so long. The next message loads it again.</source>
         <translation>Gibt seinen Speicher frei, wenn so lange nichts gefragt wurde. Die nächste Nachricht lädt es wieder.</translation>
     </message>
@@ -82,6 +86,10 @@
     <message>
         <source>If the model comes with one.</source>
         <translation>Falls das Modell eines mitbringt.</translation>
+    </message>
+    <message>
+        <source>In a document that does not fit the context, an embedding model finds passages that say in other words what is asked, besides the search for words. It runs on the processor, next to the chat&apos;s model, and is unloaded after five minutes. Nothing leaves this computer.</source>
+        <translation>In einem Dokument, das nicht in den Kontext passt, findet ein Embedding-Modell neben der Wortsuche auch Abschnitte, die das Gefragte anders ausdrücken. Es läuft auf dem Prozessor neben dem Modell des Chats und wird nach fünf Minuten entladen. Nichts verlässt diesen Computer.</translation>
     </message>
     <message>
         <source>It was kept as {path}; the defaults are in force.</source>
@@ -164,6 +172,14 @@
         <translation>Des Fensters, ab dem nächsten Start. Fehlermeldungen der Engine und die Hilfe bleiben englisch.</translation>
     </message>
     <message>
+        <source>Off</source>
+        <translation>Aus</translation>
+    </message>
+    <message>
+        <source>Off: no embedding model is here</source>
+        <translation>Aus: kein Embedding-Modell da</translation>
+    </message>
+    <message>
         <source>Open folder</source>
         <translation>Ordner öffnen</translation>
     </message>
@@ -174,6 +190,14 @@
     <message>
         <source>Packs models that come in 16 or 32 bits a weight while they are loaded. Four bits (NF4, int4) take about a third of the memory and change the text a little; int8 takes half and changes it hardly.</source>
         <translation>Packt Modelle mit 16 oder 32 Bit je Gewicht beim Laden. Vier Bit (NF4, int4) brauchen etwa ein Drittel des Speichers und ändern den Text ein wenig; int8 braucht die Hälfte und ändert ihn kaum.</translation>
+    </message>
+    <message>
+        <source>Passages by meaning</source>
+        <translation>Abschnitte nach Bedeutung</translation>
+    </message>
+    <message>
+        <source>Passages by meaning: {name}</source>
+        <translation>Abschnitte nach Bedeutung: {name}</translation>
     </message>
     <message>
         <source>Per download. Running downloads use it after they are paused and resumed.</source>
@@ -354,6 +378,14 @@
     <message>
         <source>system</source>
         <translation>System</translation>
+    </message>
+    <message>
+        <source>{name} (not here)</source>
+        <translation>{name} (nicht da)</translation>
+    </message>
+    <message>
+        <source>{name}, {size}</source>
+        <translation>{name}, {size}</translation>
     </message>
     <message numerus="yes">
         <source>{n} settings found.</source>

@@ -59,7 +59,7 @@ def _lines(totals: Mapping[str, int], frame: Telemetry) -> Iterator[str]:
     yield from _metric("generated_per_second", "gauge", "Tokens a second.", [("", frame.generated_per_second)])
     yield from _metric("prefilled_per_second", "gauge", "Prompt tokens a second.", [("", frame.prefilled_per_second)])
     memory, scope = frame.memory, frame.memory.scope
-    owners = ("weights", "kv_used", "kv_reserved", "other_kvasir", "other_programs", "total", "pictures")
+    owners = ("weights", "kv_used", "kv_reserved", "other_kvasir", "other_programs", "total", "pictures", "embedder")
     values = [(f'{{owner="{owner}",scope="{scope}"}}', getattr(memory, owner)) for owner in owners]
     yield from _metric("memory_bytes", "gauge", "Memory by owner.", values)
     pages = [(f'{{state="{state}"}}', getattr(frame.pages, state)) for state in ("total", "used")]

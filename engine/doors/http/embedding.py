@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from starlette.requests import Request
 
+from engine.base.errors import CheckpointError
+from engine.base.stopping import Stop
 from engine.config.pooling import Pooling
 from engine.doors.http.fields import BadField
-from engine.doors.http.prompts import MARK, Mixed, Prompt, known, mixed_ids, words_of
+from engine.doors.http.prompts import MARK, Prompt, known, mixed_ids, words_of
 from engine.doors.http.service import HttpService, while_there
 from engine.protocol import ChatMessage, Sampling
+from engine.services import operations
 from engine.services.answers.answering import in_thread
 from engine.services.answers.overflow import check_length
 from engine.services.answers.pictures import pictured_text
 from engine.services.answers.refused import Refused
 from engine.services.answers.request import AnswerRequest, PromptTokens
 from engine.services.answers.stream import PromptRequest, Stream
-from engine.text.tokenizer import Tokenizer
+from engine.services.client import EngineError
+from engine.services.operations import OperationFailed
+from engine.services.residency import Lease
+from engine.text.cut import Side, cut_ids
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
 
+_T = TypeVar("_T")
 MOST_INPUTS = 2048
 """Inputs of one request, as OpenAI has it."""
 AT_ONCE = 64
@@ -32,7 +39,6 @@ AT_ONCE = 64
 USUAL: Pooling = "mean"
 """Pooling where the checkpoint names none: that of the last token is worse in models that were not trained for it
 (BehnamGhader et al. 2024, LLM2Vec, arXiv 2404.05961)."""
-Side = Literal["left", "right"]
 TOO_LONG = (
     "This model's maximum context length is {context} tokens, and {where} has {tokens}. Send a shorter text, or load "
     "the model with a longer context."
@@ -66,14 +72,54 @@ class Embeddings(NamedTuple):
     tokens: int
 
 
-async def embedded(service: HttpService, request: Request, loaded: LoadedModel, asked: EmbeddingRequest) -> Embeddings:
+class EmbeddingModel(NamedTuple):
+    """The model that embeds for a request. ``beside``: its path, where it is the one next to the model that answers."""
+
+    loaded: LoadedModel
+    beside: str = ""
+
+
+async def model_for(
+    service: HttpService, request: Request, use: Lease, name: str, ttl: float | None = None
+) -> EmbeddingModel:
+    """The model of that name: the one next to the model that answers, where it was used and is called so and the other
+    is not; else that other one, as of :meth:`Lease.model`. Raises :class:`Refused`, and ClientDisconnect."""
+    embedder, answers = service.hub.embedder, service.hub.loaded
+    path = embedder.path_of(name)
+    if path and (answers is None or name not in (answers.card.name, answers.command.path)):
+        return EmbeddingModel(await _beside(request, lambda: embedder.model(path)), path)
+    await while_there(request, use.model(name, ttl))
+    return EmbeddingModel(service.loaded(name))
+
+
+async def embedded(
+    service: HttpService, request: Request, model: EmbeddingModel, asked: EmbeddingRequest
+) -> Embeddings:
     """Raises BadField and :class:`Refused` for what cannot be embedded, and ClientDisconnect."""
+    loaded = model.loaded
     _check(loaded, asked)
     words = [ChatMessage.of("user", words_of(each), pictures=_files(each)) for each in asked.inputs]
     prompts = await while_there(request, in_thread(service.hub, words, lambda: _read(loaded, asked)))
-    found = await pooled(service, request, prompts, asked.pooling or loaded.pooling or USUAL, asked.adapter)
+    pooling = asked.pooling or loaded.pooling or USUAL
+    if model.beside:
+        ids = [prompt.ids for prompt in prompts]
+        vectors = await _beside(request, lambda: service.hub.embedder.vectors(model.beside, ids, pooling))
+        found = Embeddings(vectors, sum(map(len, ids)))
+    else:
+        found = await pooled(service, request, prompts, pooling, asked.adapter)
     first = [each[: asked.dimensions] for each in found.vectors]
     return found._replace(vectors=[_normal(each) for each in first] if asked.normal else first)
+
+
+async def _beside(request: Request, work: Callable[[], _T]) -> _T:
+    """The result of ``work`` of the embedder, which ends when the client goes away. Raises :class:`Refused`."""
+    stop = Stop()
+    try:
+        return await while_there(request, operations.in_thread(work, stop))
+    except (CheckpointError, EngineError, OperationFailed) as error:
+        raise Refused("load_failed", str(error)) from error
+    finally:
+        stop.set()
 
 
 async def pooled(
@@ -148,20 +194,9 @@ def _encoded(loaded: LoadedModel, given: Prompt, most: int, side: Side | None) -
         return pictured_text(loaded, given, MARK, limit)
     check_length(words_of(given), tokenizer, limit)
     ids = tokenizer.encode(given) if isinstance(given, str) else mixed_ids(tokenizer, given)
-    return PromptTokens(ids if side is None or len(ids) <= most else _cut(tokenizer, given, ids, most, side))
-
-
-def _cut(tokenizer: Tokenizer, given: str | Mixed, ids: list[int], most: int, side: Side) -> list[int]:
-    """``most`` of the ``ids`` of an input; what the tokenizer puts around a text stays around it."""
-    before = after = 0
-    if isinstance(given, str):
-        bare = tokenizer.encode(given, special=False)
-        around = len(ids) - len(bare)
-        before = next((place for place in range(around) if ids[place] == bare[0]), around)
-        after = around - before
-    if side == "right":
-        return ids[: most - after] + ids[len(ids) - after :]
-    return ids[:before] + ids[len(ids) - most + before :]
+    if side is None or len(ids) <= most:
+        return PromptTokens(ids)
+    return PromptTokens(cut_ids(tokenizer, given if isinstance(given, str) else None, ids, most, side))
 
 
 def _where(asked: EmbeddingRequest, number: int) -> str:

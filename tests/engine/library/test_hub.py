@@ -58,6 +58,15 @@ def test_safetensors_come_with_what_they_need_and_no_more(hub: Hub) -> None:
     assert {file.name for file in variant.files} == wanted
 
 
+def test_an_embedding_model_comes_with_how_it_is_pooled(hub: Hub) -> None:
+    wanted = {"config.json", "model.safetensors", "1_Pooling/config.json", "2_Dense/config.json",
+              "2_Dense/model.safetensors"}  # fmt: skip
+    others = {"2_Dense/pytorch_model.bin", "onnx/model.onnx", "original/model.safetensors", "1_Pooling/other.json"}
+    hub.repositories["some/embeddings"] = Repository(dict.fromkeys(wanted | others, b"{}"))
+    (variant,) = library.repository("some/embeddings").variants
+    assert {file.name for file in variant.files} == wanted
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [

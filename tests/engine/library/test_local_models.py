@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gguf
 import msgspec
 import pytest
 
+from engine.config.pooling import FOLDER_FILE
 from engine.library import bundled, curated, paths
 from engine.library.local import REPORT, stored_models, with_purposes
 from engine.library.paths import find_model
@@ -102,6 +104,28 @@ def test_what_sees_is_told_by_its_tower(tmp_path):
     assert not listed(tmp_path / "model-Q4_K_M.gguf").sees
     (tmp_path / "mmproj-model-F16.gguf").write_bytes(b"GGUF")
     assert listed(tmp_path / "model-Q4_K_M.gguf").sees
+
+
+def test_what_embeds_is_told_by_its_pooling_or_its_family(tmp_path):
+    for name, config, embeds in (
+        ("plain", PLAIN, False),
+        ("bert", {**PLAIN, "architectures": ["BertModel"]}, True),
+        ("ranks", {**PLAIN, "architectures": ["BertForSequenceClassification"]}, False),
+        ("odd", {**PLAIN, "architectures": "BertModel"}, False),
+    ):
+        assert listed(folder(tmp_path / name, config)).embeds is embeds
+        (tmp_path / name / FOLDER_FILE).parent.mkdir()
+        (tmp_path / name / FOLDER_FILE).write_text("{}")
+        assert listed(tmp_path / name).embeds is (name != "ranks")
+    for pooling, embeds in ((None, False), (0, False), (1, True), (2, True), (3, True), (4, False)):
+        writer = gguf.GGUFWriter(str(tmp_path / "model.gguf"), "bert")
+        writer.add_block_count(2)
+        if pooling is not None:
+            writer.add_pooling_type(gguf.PoolingType(pooling))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        assert listed(tmp_path / "model.gguf").embeds is embeds
 
 
 def test_every_bundled_model_says_what_it_is_for(monkeypatch):

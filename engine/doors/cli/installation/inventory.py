@@ -75,7 +75,7 @@ def inventory() -> list[Item]:
             "chats",
             "Delete all chats, with their copies from before upgrades and what is saved to go on with them?",
             data,
-            _matching(data, _CHATS),
+            _matching(data, _CHATS) + _matching(data / "passages", r"[0-9a-f]{32}-[0-9a-f]{32}\.vectors"),
             also=_saved_chats(cache),  # they tell what was said
         ),
         Item("models", "models", "Delete the models in Kvasir's folder?", store, models, others),
@@ -99,7 +99,7 @@ def left_in_folders() -> list[Path]:
     found: list[Path] = []
     for folder in dict.fromkeys((places.config, places.data, places.cache, places.log)):
         for path in _listed(folder):
-            inside = _listed(path) if path.name in ("models", "quantised", "chats") else []
+            inside = _listed(path) if path.name in ("models", "quantised", "chats", "passages") else []
             found += inside or [path]
     return list(dict.fromkeys(found))
 
@@ -126,7 +126,7 @@ def remove(path: Path) -> list[str]:
 def remove_empty_folders() -> None:
     """Kvasir's folders that have nothing left in them, and the folders above that are Kvasir's alone."""
     places = config.places()
-    inner = [places.data / "models", places.cache / "quantised", places.cache / "chats"]
+    inner = [places.data / "models", places.data / "passages", places.cache / "quantised", places.cache / "chats"]
     for folder in (*inner, places.run, places.log, places.cache, places.config, places.data, *places.above):
         with contextlib.suppress(OSError):
             folder.rmdir()  # refuses what is not empty, and links

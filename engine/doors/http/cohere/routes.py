@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.base.files import UnreadableFileError
-from engine.doors.http.embedding import EmbeddingRequest, embedded
+from engine.doors.http.embedding import EmbeddingRequest, embedded, model_for
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded
 from engine.doors.http.openapi import Served
@@ -88,8 +88,8 @@ class CohereRoutes:
     async def _embed(self, request: Request, body: bytes, use: Lease) -> Response:
         wanted = decoded(body, CohereEmbedIn)
         texts, field = wanted.given()
-        await while_there(request, use.model(wanted.model))
-        loaded = self._service.loaded(wanted.model)
+        model = await model_for(self._service, request, use, wanted.model)
+        loaded = model.loaded
         prefix = await while_there(request, asyncio.to_thread(_prompt, loaded, wanted.input_type))
         asked = EmbeddingRequest(
             [prefix + text if text else text for text in texts],
@@ -100,7 +100,7 @@ class CohereRoutes:
             most=wanted.max_tokens or 0,
             side="left" if wanted.truncate == "START" else "right",
         )
-        vectors, tokens = await embedded(self._service, request, loaded, asked)
+        vectors, tokens = await embedded(self._service, request, model, asked)
         forms: list[Form] = wanted.embedding_types or ["float"]
         made = {form: [_FORMS[form](each) for each in vectors] for form in forms}
         meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}}

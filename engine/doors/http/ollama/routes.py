@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine.doors.http.body import read_body
-from engine.doors.http.embedding import EmbeddingRequest, embedded
+from engine.doors.http.embedding import EmbeddingRequest, embedded, model_for
 from engine.doors.http.errors import FAILURES, refusal_of
 from engine.doors.http.fields import decoded
 from engine.doors.http.ollama.types import (
@@ -186,14 +186,13 @@ class OllamaRoutes:
 
     async def _embedded(self, request: Request, wanted: EmbedIn | EmbeddingsIn, use: Lease) -> Response:
         began, name = time.monotonic(), _named(wanted.model)
-        await while_there(request, use.model(name, wanted.ttl))
-        loaded = self._service.loaded(name)
+        model = await model_for(self._service, request, use, name, wanted.ttl)
         loaded_in = time.monotonic() - began
         field = "input" if isinstance(wanted, EmbedIn) else "prompt"
         asked = EmbeddingRequest(
-            wanted.inputs, field, wanted.dimensions or None, None, wanted.truncate, adapter_of(loaded, name)
+            wanted.inputs, field, wanted.dimensions or None, None, wanted.truncate, adapter_of(model.loaded, name)
         )
-        vectors, tokens = await embedded(self._service, request, loaded, asked)
+        vectors, tokens = await embedded(self._service, request, model, asked)
         seconds = {"total_duration": time.monotonic() - began, "load_duration": loaded_in}
         figures = {key: round(1e9 * value) for key, value in seconds.items()} | {"prompt_eval_count": tokens}
         return json_response(wanted.written([vector.tolist() for vector in vectors], figures))

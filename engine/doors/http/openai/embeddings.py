@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.config.pooling import Pooling
-from engine.doors.http.embedding import EmbeddingRequest, Embeddings, Side, embedded
+from engine.doors.http.embedding import EmbeddingRequest, Embeddings, embedded, model_for
 from engine.doors.http.errors import refusal_of
 from engine.doors.http.fields import BadField, decoded, named
 from engine.doors.http.openai.types import OpenAIChat, OpenAITurn
@@ -24,6 +24,7 @@ from engine.doors.http.service import HttpService, adapter_of, json_response, wh
 from engine.doors.security import error_response
 from engine.services.answers.answering import tokenised
 from engine.services.residency import Lease
+from engine.text.cut import Side
 
 if TYPE_CHECKING:
     from engine.loading.model import LoadedModel
@@ -141,8 +142,8 @@ class EmbeddingRoutes:
         if self._service.fetches:
             await while_there(request, fetch_pictures(pictured(wanted.input, "input")))
         inputs = [] if wanted.messages else wanted.inputs()
-        await while_there(request, use.model(wanted.model, wanted.ttl))
-        loaded = self._service.loaded(wanted.model)
+        model = await model_for(self._service, request, use, wanted.model, wanted.ttl)
+        loaded = model.loaded
         adapter = adapter_of(loaded, wanted.model)
         if wanted.messages:
             inputs = [await while_there(request, self._written(wanted.chat(), loaded))]
@@ -158,7 +159,7 @@ class EmbeddingRoutes:
             wanted.truncation_side or "right",
             wanted.normalize and wanted.use_activation,
         )
-        return adapter or loaded.card.name, await embedded(self._service, request, loaded, asked)
+        return adapter or loaded.card.name, await embedded(self._service, request, model, asked)
 
     async def _written(self, chat: OpenAIChat, loaded: LoadedModel) -> Prompt:
         """The tokens of a conversation. Raises BadField and PromptError."""

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -128,6 +128,11 @@ class OpenAIRoutes:
             else [_described(loaded), *(_described(loaded, name) for name in adapter_names(loaded))]
         )
         names = {model.id for model in there}
+        embedder = self._service.hub.embedder
+        if embedder.name and embedder.name not in names:
+            state: Literal["loaded", "not-loaded"] = "loaded" if embedder.bytes else "not-loaded"
+            there.append(ModelOut(id=embedder.name, state=state, capabilities=["embedding"]))
+            names.add(embedder.name)
         others = [name for name in await self._service.residency.loadable() if name not in names]
         return there + [ModelOut(id=name, state="not-loaded") for name in others]
 

@@ -1,0 +1,34 @@
+"""Which embedding model finds passages of documents, and where one is got. No widget is made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject
+
+from app.documents.meaning import PassageEmbeddings, chosen
+from app.history.store import HistoryStore
+from app.models.state.library import ModelLibrary
+from app.settings.page import SettingsPage
+from app.settings.store import SettingsStore
+
+
+class PassagesWiring(QObject):
+    """Lives as long as the window. ``find`` shows where such a model is found. Vectors of documents that the history
+    has no more are deleted."""
+
+    def __init__(
+        self,
+        store: SettingsStore,
+        library: ModelLibrary,
+        history: HistoryStore,
+        meaning: PassageEmbeddings,
+        page: SettingsPage,
+        find: Callable[[], object],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        meaning.model = lambda: chosen(store.settings.passages, library.stored)
+        library.stored_changed.connect(lambda: page.passages.offer_models(library.stored))
+        page.passages.find_asked.connect(find)
+        meaning.kept.keep(history.document_digests())
