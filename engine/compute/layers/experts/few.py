@@ -7,6 +7,7 @@ more rows, or of a block that declines, is that of grouped.py.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,6 +92,15 @@ class FewExperts:
         self.gating = _gating(block.gated)
         self._kind = self._declines_kind()
         self._variants = Variants()
+
+    @functools.cached_property
+    def traits(self) -> Hashable:
+        """Equal for blocks that the same kernels compute, but for their shared experts and norms."""
+        block, moe, linear = self.block, self.block.router.moe, self.block.router.linear
+        assert isinstance(linear, Dense)
+        choice = moe.routing, moe.choice_bias, moe.normalised, moe.groups, moe.groups_per_token, moe.experts_per_token
+        absent = linear.bias is None, self.gate is None, self.shared is None
+        return block.gate_up.variant(), block.down.variant(), self.gating, choice, absent
 
     def _declines_kind(self) -> str | None:
         """Reason that no step of this block is computed so; None where there may be."""
@@ -193,11 +203,10 @@ class FewExperts:
         gated = x.new_empty(rows * block.choices, inner)
         chosen = x.new_empty(rows, block.choices, dtype=torch.int32)
         shares = x.new_empty(rows, block.choices, dtype=torch.float32)
-        out, held, most = None, (None,) * 4, inner
-        if own is not None:
-            out = x.new_empty(rows, own.gate_up.out_features // 2)
-            held, most = (*own.gate_up.tensors()[:3], own.gate_up.bias), max(inner, out.shape[1])
-        moe, outputs = block.router.moe, 0 if own is None else own.gate_up.out_features
+        outputs = 0 if own is None else own.gate_up.out_features
+        out = None if own is None else x.new_empty(rows, outputs // 2)
+        held = _held(None if own is None else own.gate_up)
+        moe, most = block.router.moe, max(inner, outputs // 2)
         args = (x, *form.tensors(), stack.bias, gated, judged.scores, block.router.bias, chosen, shares, *held, out,
                 rows, stack.out_features, *form.sizes(), outputs, float(moe.share_scale), *gating[1:])  # fmt: skip
 
@@ -220,7 +229,7 @@ class FewExperts:
         form = stack.form
         assert isinstance(form, PlaneLinear)
         added = None if own is not None else self.apart(judged.normed)
-        held = (None,) * 4 if own is None else (*own.down.tensors()[:3], own.down.bias)
+        held = _held(None if own is None else own.down)
         inputs = 0 if own is None else own.down.in_features
         sizes = form.sizes()
         args = (by.gated, *form.tensors(), stack.bias, stream, by.chosen, by.shares, by.own, *held, judged.opened,
@@ -248,6 +257,11 @@ class FewExperts:
         self._variants.launch(few_experts.multiply_summed, key, grid, args, keywords)
 
 
+def _held(layer: PlaneLinear | None) -> tuple[Tensor | None, ...]:
+    """Words, scales, offsets and biases of the shared expert's layer, as the kernels read them."""
+    return (None,) * 4 if layer is None else (*layer.tensors()[:3], layer.bias)
+
+
 def _gating(gated: Activation | Gated | ClampedSwiGLU) -> tuple[str, float, float] | None:
     """The kind of a gating with its limit and alpha; None where the kernels have none of it."""
     if isinstance(gated, ClampedSwiGLU):
@@ -264,12 +278,9 @@ def _constants(stack: ExpertStack, dtype: torch.dtype, slices: int) -> dict[str,
 
 def disagrees(few: FewExperts, norm: RMSNorm, dtype: torch.dtype) -> str | None:
     """Reason not to trust the kernels with blocks like this one; None where they compute what others do here."""
-    block, own = few.block, few.packed()
-    moe, linear = block.router.moe, block.router.linear
-    shared = None if own is None else (own.gate_up.traits, own.down.traits, few.gate is None)
-    key = (block.gate_up.variant(), block.down.variant(), few.gating, linear.bias is None, moe.routing, moe.choice_bias,
-           moe.normalised, moe.groups, moe.groups_per_token, moe.experts_per_token, shared, few.shared is None,
-           norm.weight.dtype, dtype, norm.weight.device)  # fmt: skip
+    own = few.packed()
+    shared = None if own is None else (own.gate_up.traits, own.down.traits)
+    key = few.traits, shared, norm.weight.dtype, dtype, norm.weight.device
     if key not in _tried:
         _tried[key] = failure(lambda: compare(few, norm, dtype))
     return _tried[key]

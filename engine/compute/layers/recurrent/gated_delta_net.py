@@ -54,15 +54,23 @@ class GatedDeltaNet:
         """``[channels, kernel]``"""
         return source.array(f"{prefix}conv1d.weight", (self.shape.channels, 1, self.shape.kernel))[:, 0]
 
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
+        return self.output(self._read(lambda linear: linear(x), step))
+
     def add_to(self, stream: ResidualStream, norm: Norm, step: Step, scale: float) -> None:
         """Add ``scale`` times what the block makes of the norm of the stream."""
+        stream.add_product(self.output, self._read(stream.products(norm), step), scale)
+
+    def _read(self, times: Callable[[Linear], Tensor], step: Step) -> Tensor:
+        """What the output layer reads; ``times`` as for :meth:`project`."""
         states, runs = step.kv.states, step.batch.states
         assert states is not None
         assert runs is not None
-        inputs = self.project(stream.products(norm))
+        inputs = self.project(times)
         if runs.drafts:
             states.keep_inputs(self.place, inputs)
-        stream.add_product(self.output, self._rule(*inputs, states, runs), scale)
+        return self._rule(*inputs, states, runs)
 
     def project(self, times: Callable[[Linear], Tensor]) -> tuple[Tensor, Tensor]:
         """Inputs of :func:`delta_rule`, mixed and gates; ``times(linear)`` is that layer's of what the block reads."""

@@ -23,7 +23,7 @@ def seen(mixed, tails, row, first, source, at, real, width, channels, TAPS: tl.c
 @triton.jit
 def convolved(mixed, tails, convolution, row, first, source, at, real, width, channels, TAPS: tl.constexpr):
     """SiLU of the convolution; float32."""
-    total = tl.zeros([at.shape[0]], dtype=tl.float32)
+    total = tl.zeros(at.shape, dtype=tl.float32)
     for tap in tl.static_range(TAPS):
         x = seen(mixed, tails, row - (TAPS - 1) + tap, first, source, at, real, width, channels, TAPS)
         total += x.to(tl.float32) * tl.load(convolution + tap * channels + at, mask=real, other=0.0)
@@ -94,6 +94,7 @@ def delta_rule(
     decays = KEY if CHANNEL_DECAYS else 1
     at_q, at_k = group * KEY + i, (key_heads + group) * KEY + i
     at_v = 2 * key_heads * KEY + head * VALUE + j
+    at_both, both_real = tl.join(at_q, at_k), tl.join(real, real)
     place, inside = i[:, None] * VALUE + j[None, :], real[:, None]
     begin, end = tl.load(begins + sequence), tl.load(begins + sequence + 1)
     first, before = tl.load(runs + begin * 5), tl.load(runs + begin * 5 + 2)
@@ -104,8 +105,10 @@ def delta_rule(
     for run in range(begin, end):
         start, stop, target = tl.load(runs + run * 5), tl.load(runs + run * 5 + 1), tl.load(runs + run * 5 + 3)
         for row in range(start, stop):
-            q = convolved(mixed, tails, convolution, row, first, before, at_q, real, width, channels, TAPS)
-            k = convolved(mixed, tails, convolution, row, first, before, at_k, real, width, channels, TAPS)
+            # Of both together there are as many as threads: of fewer each thread would load what many others do.
+            q, k = tl.split(
+                convolved(mixed, tails, convolution, row, first, before, at_both, both_real, width, channels, TAPS)
+            )
             v = convolved(mixed, tails, convolution, row, first, before, at_v, all_of_them, width, channels, TAPS)
             q *= tl.rsqrt(tl.sum(q * q, 0) + unit_eps) * (1.0 / tl.sqrt(KEY * 1.0))
             k *= tl.rsqrt(tl.sum(k * k, 0) + unit_eps)

