@@ -184,7 +184,11 @@ FIGURES: dict[str, dict[str, Any]] = {
     "prompts": part({str(rows): {"packed": packed, "dequantised": whole}
                      for rows, packed, whole in ((128, 100.0, 150.0), (256, 180.0, 190.0), (512, 350.0, 240.0))}),
     "equal": part({"answers": {"differ": 3}, "chat": {"compiled": 0}}),
-    "mixture": part({"layer": {"us": 40.0, "kernels": 17.0}}),
+    "mixture": part({
+        "as served": {"us": 40.0, "kernels": 8.0}, "sorted": {"us": 55.0, "kernels": 14.0},
+        "eight rows": {"us": 70.0, "kernels": 9.0}, "eight rows, sorted": {"us": 66.0, "kernels": 15.0},
+        "with delta nets": {"kernel us": 30.0, "kernels": 8.0},
+    }),
 }  # fmt: skip
 
 
@@ -210,7 +214,9 @@ def test_each_decision_names_its_number() -> None:
     assert told["rows of torch's product (MANY_PLANE_ROWS)"] == "above 256"
     assert told["answers"] == "mend it first"
     assert told["a long chat compiles"] == "as it has to be"
-    assert told["a mixture's layer"] == "write its six kernels"
+    assert told["a mixture's layer"] == "three kernels for its experts"
+    assert told["a mixture's layer, 8 rows"] == "sort its rows: that is faster"
+    assert told["a layer with a delta net"] == "as it has to be"
     assert found["qkv, one row"] == ("qkv, one row", "", "not measured: one-row, OutOfMemoryError: no memory")
     assert found["o, one row"].do == "", "nothing of it was measured"
     assert found["decode 8"].by.startswith("not measured")

@@ -6,12 +6,18 @@ import pytest
 
 from engine.compute.layers.linear.triton.runtime import DEEP, SOME, plane_tile
 from tests.gpu.model import (
+    CARDS,
     DESIGNS,
     H200,
+    MIXTURE_HEAD,
+    MIXTURE_LAYER,
+    MIXTURE_LAYERS,
     Card,
     Kernel,
     ceiling,
     checks,
+    mixture,
+    mixture_step,
     product,
     seconds,
     step_of,
@@ -73,3 +79,11 @@ def test_the_table_ranks_designs_on_every_card() -> None:
     assert rows["ten kernels, as served"][0] == f"{served:.0f}"
     early = [design for design in DESIGNS if design.early]
     assert [line.split()[-1] for line in table(("3090",), early)][1:-1] == ["-"] * 3, "it starts no kernel early"
+
+
+@pytest.mark.parametrize("name", list(CARDS))
+def test_fewer_kernels_of_a_mixture_gain_on_every_card(name: str) -> None:
+    card = CARDS[name]
+    least = (MIXTURE_LAYERS * MIXTURE_LAYER + MIXTURE_HEAD) / card.bandwidth
+    assert least < mixture_step(card, True) < 0.95 * mixture_step(card, False)
+    assert len(mixture(True)) < len(mixture(False)) / 2

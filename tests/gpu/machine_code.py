@@ -23,7 +23,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -33,6 +34,9 @@ from triton import compile, knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from engine.compute.layers.activation import Gated
+from engine.compute.layers.experts.few import FewExperts
+from engine.compute.layers.experts.grouped import GroupedExperts
 from engine.compute.layers.linear.base import Linear, Surroundings
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.linear.triton import surrounded
@@ -40,8 +44,11 @@ from engine.compute.layers.linear.triton.experts import ExpertStack, SortedCut, 
 from engine.compute.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
 from engine.compute.layers.linear.triton.runtime import DEEP, FIXED, FMA, SOME, SPLITS, Cut, Tile, WideTile, wide_tiles
+from engine.compute.layers.mlp import GatedMLP
+from engine.compute.layers.norm import RMSNorm
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import triton_launch
+from engine.config.feed_forward import MoEConfig
 from tests.gpu.kernel_kinds import KINDS
 
 TARGETS = (80, 86, 89, 90, 120)
@@ -139,6 +146,41 @@ def surrounded_launches(
             surrounded.multiply(layer, x, around)
         found[name] = Launch(launches[0].kernel, launches[0].args, launches[0].keywords)
     return found
+
+
+def few_launches(
+    kind: str, dtype: torch.dtype, moe: MoEConfig | None = None, hidden: int = 2048, shared: bool = True, rows: int = 1
+) -> dict[str, Launch]:
+    """What a mixture of experts of that kind in planes launches for few rows, by default of Qwen3.6-35B-A3B's shapes:
+    its scores, its gates and ups, its sum; with a shared expert that is packed as they are and has a gate."""
+    moe = moe or MoEConfig(256, 8, 512, (True,), normalised=True)
+
+    def empty(*shape: int, of: torch.dtype = dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=of, device="meta")
+
+    def layer(outputs: int, inputs: int) -> Any:
+        made = KINDS[kind](16, inputs, dtype, torch.device("meta"), Numerics()).layer
+        made.out_features, made.bias = outputs, empty(outputs) if moe.bias else None
+        return made
+
+    up, down = layer(2 * moe.intermediate_size, hidden), layer(hidden, moe.intermediate_size)
+    scored = Dense(empty(moe.num_experts, hidden, of=torch.float32), None, Numerics())
+    biases = empty(moe.num_experts, of=torch.float32) if moe.choice_bias else None
+    router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=scored, scales=None, bias=biases)
+    gated = Gated("silu", Numerics())
+    stacks = (ExpertStack([each] * moe.num_experts) for each in (up, down))
+    block = GroupedExperts(cast(Any, router), *stacks, gated)
+    mlp, gate = None, None
+    if shared:
+        mlp, gate = object.__new__(GatedMLP), Dense(empty(1, hidden), None, Numerics())
+        mlp.gated, mlp.gate_up, mlp.down = gated, up, down
+    few = FewExperts(block, mlp, gate, lambda x: None)
+    x = empty(rows, hidden)
+    with triton_launch.gathering() as found:
+        judged = few.judge(x, x, 1.0, RMSNorm(empty(hidden), 1e-5, Numerics()))
+        few.sum(judged, few.choose(judged), 1.0)
+    names = ("scores", "gate and up", "sum")
+    return {name: Launch(each.kernel, each.args, each.keywords) for name, each in zip(names, found, strict=True)}
 
 
 Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
@@ -280,7 +322,7 @@ def _weights(launch: Launch) -> int:
     plane = words.get("PLANE", 1) * words.get("TURN", 4)
     if launch.kernel is dense16.multiply_sorted:
         plane = words["PLANE"]
-    return int(words.get("SLICES", 1) * words["BN"] * plane)
+    return int(words.get("SLICES", 1) * words.get("SLOTS", 1) * words.get("BN", 1) * plane)
 
 
 def _run(*command: str) -> str:
@@ -331,6 +373,9 @@ def _looked_at(kind: str, sm: int, dtype: torch.dtype, options: argparse.Namespa
         for cut in (SOME, DEEP) if sm != TURING and in_planes(kind) else ():
             yield from surrounded_launches(kind, dtype, cut).items()
         return
+    if options.few:
+        yield from few_launches(kind, dtype).items() if sm != TURING and in_planes(kind) else ()
+        return
     for rows, cut in cases(kind, sm):
         by_experts = options.experts and isinstance(cut, Tile | WideTile)
         yield rows, (sorted_launches if by_experts else launches)(kind, dtype, cut)  # type: ignore[arg-type]
@@ -350,6 +395,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
     parser.add_argument("--experts", action="store_true", help="look at the products of experts instead")
+    parser.add_argument("--few", action="store_true", help="look at a block of experts for few rows instead")
     parser.add_argument("--surrounded", action="store_true", help="look at products with what surrounds them instead")
     parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
     options = parser.parse_args()

@@ -363,6 +363,43 @@ def published_step(card: Card) -> float:
     return 16 * _layer(layer, True, card) + seconds(card, [resident(128256, row)])
 
 
+CHOICE = 700
+"""Instructions a warp for the choice of 8 experts among 256, by every program of few_experts.py."""
+MIXTURE_HEAD = 248320 * 2048 * 2
+MIXTURE_LAYERS = 40
+"""Of Qwen3.6-35B-A3B: 2,048 wide, 256 experts of 512 inner features, of which a row asks 8, and a shared one."""
+EXPERT = ROW * 3 * 2048 * 512
+"""Bytes of an expert."""
+MIXTURE_LAYER = ROW * 2048 * (12288 + 64 + 4096) + 4 * 256 * 2048 + 9 * EXPERT + 4e6
+"""Bytes of a layer with a delta net, whose state is 2 MB, read and written."""
+
+
+def mixture(few: bool) -> list[Kernel]:
+    """The kernels of such a layer for one row: with a block of experts by three kernels for few rows, and the delta net
+    in one, or with rows that are sorted by expert and norms of their own."""
+    small, norm, rule = Kernel(fixed=0.1 * US), Kernel(fixed=0.4 * US), Kernel(fixed=2.0 * US)
+    mixed, gates, out = product(12288, 2048, 2), product(64, 2048, 2), product(2048, 4096, 4)
+    of_each = product(1024, 2048, 2), product(2048, 512, 2)
+    scores = Kernel(256, 4, 1, 8192.0, 100, resident=8)
+    if few:
+        judged = scores._replace(programs=257, warps=8, before=NORM, resident=4)
+        chosen = of_each[0]._replace(programs=9 * of_each[0].programs, before=of_each[0].before + CHOICE)
+        summed = Kernel(128, 8, 2, 16 * 512 * 9 / 2 * ROW, 500, resident=1, before=224, after=150)
+        within = (each._replace(before=each.before + NORM) for each in (mixed, gates))
+        return [*within, rule, out, judged, chosen, summed]
+    up, down = (each._replace(programs=8 * each.programs) for each in of_each)
+    shared = [of_each[0], of_each[1], norm, small, small]
+    block = [scores, Kernel(fixed=1.0 * US), Kernel(fixed=0.6 * US), up, small, down, norm]
+    return [norm, mixed, gates, rule, small, small, out, norm, *shared, *block]
+
+
+@functools.cache
+def mixture_step(card: Card, few: bool, early: bool = False) -> float:
+    """Seconds of a step of one answer of Qwen3.6-35B-A3B in groups of 128, whose head is in 16 bits; its layers with
+    attention are counted as the others."""
+    return MIXTURE_LAYERS * _layer(mixture(few), early, card) + MIXTURE_HEAD / card.bandwidth + OTHERS
+
+
 @functools.cache
 def layer_seconds(card: Card) -> float:
     """Of a layer of an 8B as it is served."""
@@ -399,6 +436,13 @@ def main() -> None:
         two, four = (seconds(H200, [product(outputs, inputs, slices)]) / US for slices in (2, 4))
         print(f"{name:34} {two:8.1f} µs with 2 slices, {four:.1f} with 4")
     print("\n".join(table()))
+    for name, card in CARDS.items():
+        sorted_by, few = (mixture_step(card, each) for each in (False, True))
+        bytes_a_step = MIXTURE_LAYERS * MIXTURE_LAYER + MIXTURE_HEAD
+        early = f", early launch {1 / mixture_step(card, True, True):.0f}" if name in STARTS_EARLY else ""
+        counts, alone = (len(mixture(each)) for each in (False, True)), card.bandwidth / bytes_a_step
+        print("a mixture (35B-A3B), {:6}: {} kernels a layer".format(name, " and ".join(map(str, counts))),
+              f"{1 / sorted_by:.0f} and {1 / few:.0f} tok/s{early}, reading alone {alone:.0f}")  # fmt: skip
 
 
 if __name__ == "__main__":

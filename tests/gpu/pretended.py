@@ -31,10 +31,11 @@ from triton.runtime.jit import JITFunction
 from engine.cache.policies import PagePolicy
 from engine.cache.stores.kinds import KVKind
 from engine.cache.techniques.quest.policy import QuestPolicy
+from engine.cache.types import StateRun
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.attention.triton import launch, merging, pack_trial, quest, quest_trial, trial
 from engine.compute.batch import Batch, SequenceRows
-from engine.compute.layers.experts import grouped
+from engine.compute.layers.experts import few, grouped
 from engine.compute.layers.linear import choose
 from engine.compute.layers.linear.base import Linear, LinearShape, Target
 from engine.compute.layers.linear.dense import Dense
@@ -58,7 +59,7 @@ MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
 FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees"), (surrounded, "disagrees")]
-FUSED += [(trial, "merges_wrongly"), (trial, "writes_wrongly")]
+FUSED += [(trial, "merges_wrongly"), (trial, "writes_wrongly"), (few, "disagrees")]
 """The same of what lies between them."""
 PROOFS = [
     (trial, "disagrees"),
@@ -291,6 +292,9 @@ class Weights:
     def vector(self, name: str, size: int) -> Tensor:
         return torch.empty(size, dtype=self.dtype, device=CUDA)
 
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return torch.empty(shape, device=CUDA)
+
     def embedding(self, name: str, rows: int, columns: int) -> Tensor:
         return self.matrix(name, rows, columns)
 
@@ -317,8 +321,13 @@ def batch_of(shape: Shape, config: ModelConfig) -> Batch:
         pages = list(range(first, first + -(-(start + count) // 16)))
         first = pages[-1] + 1
         more = [pages] * (store.num_groups - 1)
-        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=more, policy=shape.policy))
-    return padded_batch(rows, shape.want_hidden, store, sixteens)
+        states = StateRun.alone(count, start, len(rows) + 1)
+        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=more, policy=shape.policy, states=states))
+    batch = padded_batch(rows, shape.want_hidden, store, sixteens)
+    if batch.states is not None:
+        # A state is not written where it is read.
+        batch.states.runs[:, 3] += len(rows)
+    return batch
 
 
 def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None, fused: bool = True) -> Trace:

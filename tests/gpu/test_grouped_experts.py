@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from engine.compute.layers.moe import SparseMLP
+from engine.compute.layers.norm import RMSNorm
 from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.residual import ResidualStream
 from engine.config.feed_forward import MoEConfig
 from tests.gpu.gpu_support import DEVICE, FAMILIES, NO_GPU, Weights, relative
 
@@ -54,6 +56,33 @@ def test_together_they_say_what_each_says(name: str, dtype: torch.dtype, packed:
             same = (together.route(together.scores(x)).chosen == chosen.sort(1).values).all(1)
             assert float(same.float().mean()) >= 0.98, "near-ties alone may fall otherwise"
             assert relative(found[same], expected[same].double().cpu()) < 0.02
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", SHAPES)
+def test_few_rows_by_three_kernels(name: str, dtype: torch.dtype, count: int) -> None:
+    """Against the same block with its rows sorted, norm and addition apart, where the same experts are chosen."""
+    with torch.inference_mode():
+        mlp, x = block(SHAPES[name], dtype, packed=True), rows(count, dtype)
+        few, together = mlp.few, mlp.grouped
+        assert few is not None
+        assert together is not None
+        norm = RMSNorm(1 + 0.1 * rows(1, dtype)[0], 1e-5, Numerics())
+        if (reason := few.declines(x, norm)) is not None:
+            assert reason == "several rows would ask the same experts"
+            return
+        judged = few.judge(x, None, 1.0, norm)
+        same = (few.choose(judged).chosen == together.route(together.scores(norm.forward(x))).chosen).all(1)
+        assert float(same.float().mean()) >= 0.5, "near-ties alone may fall otherwise"
+        streams = []
+        for each in (few, None):
+            mlp.few = each
+            stream = ResidualStream(x.clone())
+            stream.add(x, 0.5)
+            mlp.add_to(stream, norm, 0.7)
+            streams.append(stream.value())
+        assert relative(streams[0][same], streams[1][same].double().cpu()) < 0.02
 
 
 @pytest.mark.parametrize("packed", [False, True])

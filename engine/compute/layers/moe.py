@@ -10,14 +10,16 @@ from torch import Tensor
 
 from engine.compute.layers.activation import Activation, ClampedSwiGLU, Gated
 from engine.compute.layers.experts import grouped
+from engine.compute.layers.experts.few import FewExperts
 from engine.compute.layers.experts.router import Router
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.triton.experts import ExpertStack
 from engine.compute.layers.mlp import GatedMLP
 from engine.compute.layers.plain_mlp import PlainMLP
+from engine.compute.layers.residual import ResidualStream
 
 if TYPE_CHECKING:
-    from engine.compute.layers.interface import WeightSource
+    from engine.compute.layers.interface import Norm, WeightSource
     from engine.config.model import ModelConfig
 
 
@@ -63,6 +65,9 @@ class SparseMLP:
             if moe.names.shared_gate:
                 self.shared_gate = source.linear(prefix, (moe.names.shared_gate,), [1], hidden, False)
         self.grouped = self._grouped(source)
+        self.few: FewExperts | None = None
+        if self.grouped is not None and self.latents is None:
+            self.few = FewExperts(self.grouped, self.shared, self.shared_gate, self._shared)
 
     def _grouped(self, source: WeightSource) -> grouped.GroupedExperts | None:
         """Block that computes all experts at once; None where no kernels serve it."""
@@ -79,6 +84,11 @@ class SparseMLP:
             if isinstance(stack, ExpertStack):
                 stack.decline(reason)
         return None
+
+    def add_to(self, stream: ResidualStream, norm: Norm, scale: float) -> None:
+        """Add ``scale`` times what the block makes of the norm of the stream."""
+        if self.few is None or not self.few.add_to(stream, norm, scale):
+            stream.add(self.forward(stream.normed(norm)), scale)
 
     def forward(self, x: Tensor, routed: Tensor | None = None) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.

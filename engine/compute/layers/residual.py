@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -44,11 +45,35 @@ class ResidualStream:
         x = self.normed(norm)
         return linear(x) if gated is None else gated.of(linear, x)
 
+    def products(self, norm: Norm) -> Callable[[Linear], Tensor]:
+        """Function that gives a layer's product of the norm of the stream, by one kernel where the layer has one; the
+        norm is made once for all others. The stream must not change meanwhile."""
+        x = self._x if self._added is None else None
+        made: list[Tensor] = []
+
+        def times(linear: Linear) -> Tensor:
+            found = None if x is None or made else norm.forward_within(x, linear)
+            if found is not None:
+                return found
+            if not made:
+                made.append(self.normed(norm))
+            return linear(made[0])
+
+        return times
+
     def add_product(self, linear: Linear, x: Tensor, scale: float = 1.0) -> None:
         """Add ``scale`` times what ``linear`` makes of x, by its own kernel where it has one that adds."""
         stream = self.value()
         if not stream.is_cuda or linear.forward_within(x, Surroundings(stream=stream, by=scale)) is None:
             self.add(linear(x), scale)
+
+    def parts(self) -> tuple[Tensor, Tensor | None, float]:
+        """The stream without its last addition, that addition if one waits, and how many times it is to be added."""
+        return self._x, self._added, self._scale
+
+    def replace(self, x: Tensor) -> None:
+        """Have ``x``, to which all was added, in the place of the stream."""
+        self._x, self._added = x, None
 
     def renewed(self, norm: Norm) -> Tensor:
         """The norm of the stream, which takes its place (layers that normalise after their blocks)."""

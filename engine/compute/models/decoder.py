@@ -67,14 +67,14 @@ class PreNormLayer:
 
     def forward(self, stream: ResidualStream, step: Step) -> None:
         """Add what this layer computes."""
-        if isinstance(self.attention, Attention):
+        if isinstance(self.attention, Attention | GatedDeltaNet):
             self.attention.add_to(stream, self.attention_norm, step, self.scale)
         else:
             stream.add(self.attention.forward(stream.normed(self.attention_norm), step), self.scale)
-        if isinstance(self.mlp, GatedMLP):
-            self.mlp.add_to(stream, self.mlp_norm, self.scale)
-        else:
+        if isinstance(self.mlp, PlainMLP):
             stream.add(self.mlp.forward(stream.normed(self.mlp_norm)), self.scale)
+        else:
+            self.mlp.add_to(stream, self.mlp_norm, self.scale)
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
         """Implements :meth:`DecoderLayer.replay`."""

@@ -25,6 +25,8 @@ from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton.int4 import try_kernels
 from engine.compute.layers.linear.triton.runtime import PATH
 from engine.compute.layers.mlp import GatedMLP
+from engine.compute.layers.moe import SparseMLP
+from engine.compute.layers.norm import RMSNorm
 from engine.compute.layers.recurrent import delta_rule
 from engine.compute.layers.triton import delta, fused
 from engine.compute.models.base import CausalLM
@@ -253,7 +255,8 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
 
 WITHIN = "norm, gating and addition within products"
 IN_ATTENTION = "rotation, writing and merging within attention"
-APART = dict.fromkeys((WITHIN, IN_ATTENTION), "kernels of their own")
+FEW_EXPERTS = "norm, choice and addition within the products of experts"
+APART = dict.fromkeys((WITHIN, IN_ATTENTION, FEW_EXPERTS), "kernels of their own")
 """Chosen where a kernel of several parts declines, if not torch."""
 
 
@@ -285,6 +288,11 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         around = Surroundings(norm, config.rms_norm_eps, config.mlp.activation), Surroundings(stream=x)
         reason = block.gate_up.declines_within(x, around[0]) or block.down.declines_within(gated, around[1])
         reasons[WITHIN] = reason
+    mixture = next((mlp for layer in model.layers if isinstance(mlp := getattr(layer, "mlp", None), SparseMLP)), None)
+    if mixture is not None and mixture.few is not None:
+        x = torch.empty(1, config.hidden_size, dtype=model.dtype, device=model.device)
+        norm = torch.ones(config.hidden_size, dtype=weight, device=model.device)
+        reasons[FEW_EXPERTS] = mixture.few.declines(x, RMSNorm(norm, config.rms_norm_eps, model.numerics))
     if isinstance(config.recurrent, RecurrentShape):
         reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds, delta_rule.by_torch)
     for part, reason in reasons.items():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.compute.batch import row_class
+from engine.compute.batch import power_of_two, row_class
 from engine.compute.layers.activation import Activation, ClampedSwiGLU, Gated
 from engine.compute.layers.experts.router import Router
 from engine.compute.layers.linear.dense import Dense
@@ -25,8 +25,8 @@ SCORED_ROWS = 32
 """Up to this many rows one kernel computes the router's scores; above, torch's product reads its weights less often."""
 FEW_ENTRIES, CHUNK = 128, 1024
 """Entries that sorting looks at together: where there are no more than the first, and otherwise."""
-BLOCK = 1024
-"""Values of a row that a program looks at together where it scores or sums."""
+BLOCK, SCORED_AT_ONCE = 1024, 8192
+"""Values of a row that a program looks at together where it sums, and the most of them where it scores."""
 TRIED = 128
 """Output features at either end of an expert that a trial compares."""
 _WRONG = "does not agree with the definition here"
@@ -82,7 +82,8 @@ class GroupedExperts:
             return self.router.scores(x)
         out = torch.empty(len(x), self.experts, device=x.device)
         args = (x, linear.weight, linear.bias, out, self.experts, linear.in_features)
-        self._launch("score", x.dtype, (len(x), self.experts, 1), args, BIAS=linear.bias is not None, BK=BLOCK)
+        lanes = min(SCORED_AT_ONCE, power_of_two(linear.in_features))
+        self._launch("score", x.dtype, (len(x), self.experts, 1), args, BIAS=linear.bias is not None, BK=lanes)
         return out
 
     def route(self, scores: Tensor) -> Routing:
@@ -93,13 +94,25 @@ class GroupedExperts:
         args = (aligned(scores), bias, chosen, shares, float(moe.share_scale))
         self._launch(
             "route", None, (len(scores), 1, 1), args,
-            EXPERTS=self.experts, CHOICES=self.choices, GROUPS=moe.groups, GROUPS_TAKEN=moe.groups_per_token,
-            ALL=moe.routing == "all", SIGMOID=moe.routing == "sigmoid", BIAS=bias is not None,
-            NORMALISED=moe.normalised, BE=self._lanes,
-            num_warps=1 if self._lanes <= 512 else 4,
+            **self.choice_constants(), num_warps=1 if self._lanes <= 512 else 4,
         )  # fmt: skip
         scales = self.router.scales
         return Routing(chosen, shares if scales is None else shares * scales[chosen.long()])
+
+    def choice_constants(self) -> dict[str, Any]:
+        """Constants of `experts.kernels.choice`."""
+        moe = self.router.moe
+        return {
+            "EXPERTS": self.experts,
+            "CHOICES": self.choices,
+            "GROUPS": moe.groups,
+            "GROUPS_TAKEN": moe.groups_per_token,
+            "ALL": moe.routing == "all",
+            "SIGMOID": moe.routing == "sigmoid",
+            "BIAS": self.router.bias is not None,
+            "NORMALISED": moe.normalised,
+            "BE": self._lanes,
+        }
 
     def sort(self, chosen: Tensor, cut: SortedCut) -> SortedRows:
         """Sort ``chosen [T, k]``."""

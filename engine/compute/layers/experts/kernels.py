@@ -8,6 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.compute.layers.triton.fused_kernels import rounded, share_of
+
 
 @triton.jit
 def score(x, weights, bias, scores, experts, inputs, BIAS: tl.constexpr, BK: tl.constexpr):
@@ -26,15 +28,53 @@ def score(x, weights, bias, scores, experts, inputs, BIAS: tl.constexpr, BK: tl.
 
 
 @triton.jit
+def judge(x, added, norm, weights, bias, gate, stream, normed, scores, opened, by, eps,
+          SIZE: tl.constexpr, LANES: tl.constexpr, ADDED: tl.constexpr, SCALED: tl.constexpr, EXPERTS: tl.constexpr,
+          BIAS: tl.constexpr, GATE: tl.constexpr):  # fmt: skip
+    """Grid (T, EXPERTS): addition to the residual stream, norm, and :func:`score` of its result, of few rows.
+
+    ADDED: ``stream [T, SIZE] = x + by * added``, SCALED: by is not 1; else x is the stream. ``normed [T, SIZE]`` is its
+    norm by the weights ``norm [SIZE]``, with the roundings of `fused_kernels.add_norm`. Every program makes its own of
+    it. GATE: one more program a row computes ``opened [T] = normed gate[SIZE]``, float32. LANES: the power of two that
+    is not less than SIZE.
+    """
+    row, expert = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    channel = tl.arange(0, LANES)
+    real = channel < SIZE
+    scored = expert < EXPERTS
+    weight = tl.load(weights + expert * SIZE + channel, mask=real & scored, other=0.0)
+    if GATE:
+        of_gate = tl.load(gate + channel, mask=real & (expert == EXPERTS), other=0.0).to(tl.float32)
+        weight = tl.where(scored, weight, of_gate)
+    total = tl.load(x + row * SIZE + channel, mask=real, other=0.0).to(tl.float32)
+    if ADDED:
+        more = tl.load(added + row * SIZE + channel, mask=real, other=0.0).to(tl.float32)
+        if SCALED:
+            more = rounded(more * by, added)
+        total = rounded(total + more, x)
+        tl.store(stream + row * SIZE + channel, total.to(stream.dtype.element_ty), mask=real & (expert == 0))
+    factor = tl.load(norm + channel, mask=real, other=0.0).to(tl.float32)
+    total = rounded(total * share_of(total, eps, SIZE) * factor, normed)
+    tl.store(normed + row * SIZE + channel, total.to(normed.dtype.element_ty), mask=real & (expert == 0))
+    result = tl.sum(total * weight, 0)
+    if BIAS:
+        result += tl.load(bias + expert, mask=scored, other=0.0)
+    tl.store(scores + row * EXPERTS + expert, result, mask=scored)
+    if GATE:
+        tl.store(opened + row, result, mask=expert == EXPERTS)
+
+
+@triton.jit
 def _largest(values, rank, free):
-    """The rank that is lowest among those of the largest free value (NaN is the largest); ``rank`` is below 2^31."""
+    """The rank that is lowest among those of the largest free value (NaN is the largest); ``rank`` is below 2^31.
+
+    By two maxima of 32 bits, each one instruction a warp from sm_80 on.
+    """
     values = tl.where(values != values, float("inf"), values)
     # Both zeros are equal, as integers too; these are in the order of the floats.
     bits = tl.where(values == 0, 0.0, values).to(tl.int32, bitcast=True)
-    order = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    both = (order.to(tl.int64) << 32) | (0x7FFFFFFF - rank).to(tl.int64)
-    best = tl.max(tl.where(free, both, -0x7FFFFFFFFFFFFFFF), 0)
-    return 0x7FFFFFFF - (best & 0x7FFFFFFF).to(tl.int32)
+    order = tl.where(free, bits ^ ((bits >> 31) & 0x7FFFFFFF), -0x7FFFFFFF)
+    return tl.min(tl.where(free & (order == tl.max(order, 0)), rank, 0x7FFFFFFF), 0)
 
 
 @triton.jit
@@ -52,19 +92,18 @@ def _best_two(judged, group, exists, GROUPS: tl.constexpr):
 
 
 @triton.jit
-def route(scores, bias, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: tl.constexpr, GROUPS: tl.constexpr,
-          GROUPS_TAKEN: tl.constexpr, ALL: tl.constexpr, SIGMOID: tl.constexpr, BIAS: tl.constexpr,
-          NORMALISED: tl.constexpr, BE: tl.constexpr):  # fmt: skip
-    """``scores [T, E]`` -> the experts that each row asks, ``chosen [T, k]`` int32, ascending, and their ``shares``.
+def choice(scores, bias, scale, EXPERTS: tl.constexpr, CHOICES: tl.constexpr, GROUPS: tl.constexpr,
+           GROUPS_TAKEN: tl.constexpr, ALL: tl.constexpr, SIGMOID: tl.constexpr, BIAS: tl.constexpr,
+           NORMALISED: tl.constexpr, BE: tl.constexpr):  # fmt: skip
+    """The experts that a row with ``scores [E]`` asks, a mask of BE lanes, and the share of each.
 
     See `engine.compute.layers.experts.router.Router.route`, which says the same in torch's operations: ALL is a softmax
     over all experts, SIGMOID of each by itself, neither a softmax over those chosen; ``bias [E]`` takes part in the
-    choice alone. Program t does row t.
+    choice alone.
     """
-    row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BE)
     exists = lane < EXPERTS
-    value = tl.load(scores + row * EXPERTS + lane, mask=exists, other=float("-inf"))
+    value = tl.load(scores + lane, mask=exists, other=float("-inf"))
     if ALL:
         value = tl.exp(value - tl.max(value, 0))
         value = value / tl.sum(value, 0)
@@ -93,9 +132,21 @@ def route(scores, bias, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: t
         share = tl.exp(value - tl.max(tl.where(taken, value, float("-inf")), 0))
         share = tl.where(taken, share, 0.0)
         share = share / tl.sum(share, 0)
+    return taken, share * scale
+
+
+@triton.jit
+def route(scores, bias, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: tl.constexpr, GROUPS: tl.constexpr,
+          GROUPS_TAKEN: tl.constexpr, ALL: tl.constexpr, SIGMOID: tl.constexpr, BIAS: tl.constexpr,
+          NORMALISED: tl.constexpr, BE: tl.constexpr):  # fmt: skip
+    """``scores [T, E]`` -> the experts that each row asks, ``chosen [T, k]`` int32, ascending, and their ``shares``:
+    see :func:`choice`. Program t does row t."""
+    row = tl.program_id(0).to(tl.int64)
+    taken, share = choice(scores + row * EXPERTS, bias, scale, EXPERTS, CHOICES, GROUPS, GROUPS_TAKEN, ALL, SIGMOID,
+                          BIAS, NORMALISED, BE)  # fmt: skip
     place = row * CHOICES + tl.cumsum(taken.to(tl.int32), 0) - 1
-    tl.store(chosen + place, lane, mask=taken)
-    tl.store(shares + place, share * scale, mask=taken)
+    tl.store(chosen + place, tl.arange(0, BE), mask=taken)
+    tl.store(shares + place, share, mask=taken)
 
 
 @triton.jit(do_not_specialize=["count", "tile_count"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -10,12 +10,13 @@ from torch import Tensor
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.recurrent.delta_rule import delta_rule
+from engine.compute.layers.residual import ResidualStream
 from engine.compute.native.delta import DeltaWeights
 from engine.compute.native.library import find
 from engine.config.states import RecurrentShape
 
 if TYPE_CHECKING:
-    from engine.compute.layers.interface import Step, WeightSource
+    from engine.compute.layers.interface import Norm, Step, WeightSource
     from engine.config.model import ModelConfig
 
 
@@ -55,17 +56,25 @@ class GatedDeltaNet:
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
+        return self.output(self._read(lambda linear: linear(x), step))
+
+    def add_to(self, stream: ResidualStream, norm: Norm, step: Step, scale: float) -> None:
+        """Add ``scale`` times what the block makes of the norm of the stream."""
+        stream.add_product(self.output, self._read(stream.products(norm), step), scale)
+
+    def _read(self, times: Callable[[Linear], Tensor], step: Step) -> Tensor:
+        """What the output layer reads; ``times`` as for :meth:`project`."""
         states, runs = step.kv.states, step.batch.states
         assert states is not None
         assert runs is not None
-        inputs = self.project(x)
+        inputs = self.project(times)
         if runs.drafts:
             states.keep_inputs(self.place, inputs)
-        return self.output(self._rule(*inputs, states, runs))
+        return self._rule(*inputs, states, runs)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Project ``x [T, hidden_size]`` to the inputs of :func:`delta_rule`: mixed and gates."""
-        return self.mixed(x), self.gates(x)
+    def project(self, times: Callable[[Linear], Tensor]) -> tuple[Tensor, Tensor]:
+        """Inputs of :func:`delta_rule`, mixed and gates; ``times(linear)`` is that layer's of what the block reads."""
+        return times(self.mixed), times(self.gates)
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
         """Move states on by ``rows [n]`` int64 of the last step, which left none behind."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,8 +60,8 @@ class KimiDeltaAttention(SeparateDeltaNet):
         self.gates = source.linear(prefix, ("f_b_proj",), (shape.decays,), shape.key, False)
         self.gate: Linear = source.linear(prefix, ("g_b_proj",), (parts[2],), shape.value, False)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        qkv, shares, decays, gate = self.mixed(x).split(self.sizes, 1)
+    def project(self, times: Callable[[Linear], Tensor]) -> tuple[Tensor, Tensor]:
+        qkv, shares, decays, gate = times(self.mixed).split(self.sizes, 1)
         return torch.cat((qkv, self.gate(gate)), 1), torch.cat((shares, self.gates(decays)), 1)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:

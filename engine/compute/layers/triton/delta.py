@@ -1,4 +1,5 @@
-"""The gated delta rule on a GPU, two kernels a layer: launched where they have proved themselves."""
+"""The gated delta rule on a GPU, one kernel a layer for few rows and two for more: launched where they have proved
+themselves."""
 
 from __future__ import annotations
 
@@ -22,10 +23,32 @@ from engine.config.states import RecurrentShape
 WIDEST = 256
 """Numbers of a key or a value."""
 PART, WARPS = 32, 4
-"""Columns of a head's matrix that a program holds in registers, and the warps that share them."""
+"""Columns of a head's matrix that a program holds in registers, and the warps that share them..."""
+ROWS, WHOLE, WHOLE_WARPS = 8, 128, 8
+"""... and of a step of at most so many rows, whose programs have whole heads and normalise them: that is a kernel less,
+but a head of a long prompt would keep one multiprocessor busy while others have nothing to do."""
 TOLERANCE = 0.02
 """Share of the largest value by which results may differ."""
 _variants = Variants()
+
+
+class _Places:
+    """The table of a step's runs on the device, and where sequences begin in it: made once, for all layers."""
+
+    def __init__(self) -> None:
+        self._last: tuple[np.ndarray, Tensor] | None = None
+
+    def of(self, runs: np.ndarray, device: torch.device) -> Tensor:
+        """``runs`` as in `StateRuns`, one after another, then the first run of each sequence, and how many runs there
+        are."""
+        last = self._last
+        if last is None or last[0] is not runs or last[1].device != device:
+            begins = np.append(np.flatnonzero(runs[:, 4]), len(runs))
+            self._last = last = runs, on_device(device, np.concatenate((runs.ravel(), begins)).astype(np.int64))
+        return last[1]
+
+
+_places = _Places()
 
 
 Definition = Callable[[Tensor, Tensor, DeltaWeights, RecurrentShape, LayerStates, StateRuns, Numerics], Tensor]
@@ -38,7 +61,7 @@ def declines(
     """Reason torch computes a step; None where the kernel does."""
     if runs.parents is not None:
         return "rows of a drafted tree go on from states of their own"
-    if (runs.runs[:, 2] == runs.runs[:, 3]).any():
+    if ((runs.runs[:, 2] == runs.runs[:, 3]) & (runs.runs[:, 3] > 0)).any():
         return "a state is written where it is read"
     return disagrees(shape, dtype, device, definition)
 
@@ -54,34 +77,56 @@ def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, d
     )
 
 
+def normalises(shape: RecurrentShape, rows: int) -> bool:
+    """Return True if the kernel of the rule normalises and gates what it reads, too."""
+    return rows <= ROWS and shape.value <= WHOLE and power_of_two(shape.value) == shape.value
+
+
 def delta_rule(
-    mixed: Tensor, gates: Tensor, weights: DeltaWeights, shape: RecurrentShape, states: LayerStates, table: StateRuns
+    mixed: Tensor,
+    gates: Tensor,
+    weights: DeltaWeights,
+    shape: RecurrentShape,
+    states: LayerStates,
+    table: StateRuns,
+    whole: bool | None = None,
 ) -> Tensor:
-    """Same as :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`, where :func:`declines` gives None."""
+    """Same as :func:`engine.compute.layers.recurrent.delta_rule.delta_rule`, where :func:`declines` gives None.
+
+    ``whole``: programs have whole heads; None: where :func:`normalises` says so.
+    """
     from engine.compute.layers.triton import delta_kernels
 
     mixed, gates = mixed.contiguous(), gates.contiguous()
     heads, value = shape.value_heads, shape.value
-    rows, begins = int(table.runs[-1, 1]), np.append(np.flatnonzero(table.runs[:, 4]), len(table.runs))
-    places = on_device(mixed.device, np.concatenate((table.runs.ravel(), begins)).astype(np.int64))
-    read = mixed.new_empty(rows, heads * value, dtype=torch.float32)
-    part = min(PART, value)
+    rows, places = int(table.runs[-1, 1]), _places.of(table.runs, mixed.device)
+    sequences = places.numel() - table.runs.size - 1
+    whole = normalises(shape, rows) if whole is None else whole
+    part, warps = (value, WHOLE_WARPS) if whole else (min(PART, value), WARPS)
+    out = mixed.new_empty(mixed.shape[0], heads * value)
+    if rows < mixed.shape[0]:
+        out[rows:] = 0
+    read = None if whole else mixed.new_empty(rows, heads * value, dtype=torch.float32)
 
     def of_rule() -> dict[str, Any]:
         sizes = {"KEY": shape.key, "KEY_LANES": power_of_two(shape.key), "VALUE": value, "PART": part}
-        traits = {"TAPS": shape.kernel, "TILED": shape.tiled, "CHANNEL_DECAYS": shape.channel_decays}
-        return {**sizes, **traits, "num_warps": WARPS}
+        traits = {"TAPS": shape.kernel, "TILED": shape.tiled, "CHANNEL_DECAYS": shape.channel_decays, "NORMED": whole}
+        return {**sizes, **traits, "num_warps": warps}
 
     by = weights.convolution, weights.decay, weights.bias
     arenas = states.tails, states.matrices, places, places[table.runs.size :]
-    grid, key = (heads, value // part, len(begins) - 1), (mixed.dtype, shape, table.runs.size % 2)
-    numbers = shape.key_heads, heads, weights.unit_eps, shape.share_scale
-    _variants.launch(delta_kernels.delta_rule, key, grid, (mixed, gates, read, *by, *arenas, *numbers), of_rule)
+    grid, key = (heads, value // part, sequences), (mixed.dtype, shape, table.runs.size % 2, whole)
+    results = (weights.norm, out) if whole else (None, None)
+    numbers = weights.eps, shape.key_heads, heads, weights.unit_eps, shape.share_scale
+    _variants.launch(
+        delta_kernels.delta_rule, key, grid, (mixed, gates, read, *by, *arenas, *results, *numbers), of_rule
+    )
+    if read is None:
+        return out
 
     def of_norm() -> dict[str, Any]:
         return {"VALUE": value, "LANES": power_of_two(value), "SILU": not shape.channel_decays, "num_warps": 1}
 
-    out = mixed.new_zeros(mixed.shape[0], heads * value)
     args = read, mixed, weights.norm, out, shape.channels, heads, weights.eps
     _variants.launch(delta_kernels.gated_norm, (mixed.dtype, shape), (rows, heads, 1), args, of_norm)
     return out
@@ -105,11 +150,12 @@ def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, def
     expected = LayerStates(tails.float(), matrices.clone())
     read = definition(mixed.float(), gates.float(), weights, shape, expected, table, Numerics(True))
     there = weights.to(device)
-    states = LayerStates(tails.to(device), matrices.to(device))
-    found = delta_rule(mixed.to(device), gates.to(device), there, shape, states, table)
-    pairs = (found, read), (states.matrices, expected.matrices), (states.tails, expected.tails)
-    if any(_far(one, other) for one, other in pairs):
-        return "what it reads and keeps does not agree with the definition here"
+    for whole in {False, normalises(shape, 1)}:
+        states = LayerStates(tails.to(device, copy=True), matrices.to(device, copy=True))
+        found = delta_rule(mixed.to(device), gates.to(device), there, shape, states, table, whole)
+        pairs = (found, read), (states.matrices, expected.matrices), (states.tails, expected.tails)
+        if any(_far(one, other) for one, other in pairs):
+            return "what it reads and keeps does not agree with the definition here"
     return None
 
 

@@ -23,7 +23,7 @@ def seen(mixed, tails, row, first, source, at, real, width, channels, TAPS: tl.c
 @triton.jit
 def convolved(mixed, tails, convolution, row, first, source, at, real, width, channels, TAPS: tl.constexpr):
     """SiLU of the convolution; float32."""
-    total = tl.zeros([at.shape[0]], dtype=tl.float32)
+    total = tl.zeros(at.shape, dtype=tl.float32)
     for tap in tl.static_range(TAPS):
         x = seen(mixed, tails, row - (TAPS - 1) + tap, first, source, at, real, width, channels, TAPS)
         total += x.to(tl.float32) * tl.load(convolution + tap * channels + at, mask=real, other=0.0)
@@ -39,6 +39,14 @@ def leave_tail(mixed, tails, stop, first, source, target, at, real, width, chann
 
 
 @triton.jit
+def gated(x, z, norm, eps, VALUE: tl.constexpr, SILU: tl.constexpr):
+    """The norm of a head's VALUE numbers times the SiLU of its gates z, or their sigmoid; float32."""
+    x *= tl.rsqrt(tl.sum(x * x, 0) / VALUE + eps) * norm
+    by = 1.0 / (1.0 + tl.exp(-z))
+    return x * (z * by if SILU else by)
+
+
+@triton.jit
 def delta_rule(
     mixed,
     gates,
@@ -50,6 +58,9 @@ def delta_rule(
     matrices,
     runs,
     begins,
+    norm,
+    out,
+    eps,
     key_heads,
     value_heads,
     unit_eps,
@@ -61,8 +72,11 @@ def delta_rule(
     PART: tl.constexpr,
     TILED: tl.constexpr,
     CHANNEL_DECAYS: tl.constexpr,
+    NORMED: tl.constexpr,
 ):
     """Grid (value heads, VALUE / PART, sequences): ``read [T, value_heads * VALUE]`` float32, and the states.
+
+    NORMED: a program has all columns of a head, and writes what :func:`gated_norm` makes of them into ``out`` instead.
 
     A program has PART columns of a head's matrix, whose KEY rows take KEY_LANES, the next power of two. ``runs [R, 5]``
     and ``begins [sequences + 1]`` int64: see `Delta` of delta.c. The rows of a sequence follow each other, so what its
@@ -80,6 +94,7 @@ def delta_rule(
     decays = KEY if CHANNEL_DECAYS else 1
     at_q, at_k = group * KEY + i, (key_heads + group) * KEY + i
     at_v = 2 * key_heads * KEY + head * VALUE + j
+    at_both, both_real = tl.join(at_q, at_k), tl.join(real, real)
     place, inside = i[:, None] * VALUE + j[None, :], real[:, None]
     begin, end = tl.load(begins + sequence), tl.load(begins + sequence + 1)
     first, before = tl.load(runs + begin * 5), tl.load(runs + begin * 5 + 2)
@@ -90,8 +105,10 @@ def delta_rule(
     for run in range(begin, end):
         start, stop, target = tl.load(runs + run * 5), tl.load(runs + run * 5 + 1), tl.load(runs + run * 5 + 3)
         for row in range(start, stop):
-            q = convolved(mixed, tails, convolution, row, first, before, at_q, real, width, channels, TAPS)
-            k = convolved(mixed, tails, convolution, row, first, before, at_k, real, width, channels, TAPS)
+            # Of both together there are as many as threads: of fewer each thread would load what many others do.
+            q, k = tl.split(
+                convolved(mixed, tails, convolution, row, first, before, at_both, both_real, width, channels, TAPS)
+            )
             v = convolved(mixed, tails, convolution, row, first, before, at_v, all_of_them, width, channels, TAPS)
             q *= tl.rsqrt(tl.sum(q * q, 0) + unit_eps) * (1.0 / tl.sqrt(KEY * 1.0))
             k *= tl.rsqrt(tl.sum(k * k, 0) + unit_eps)
@@ -103,7 +120,13 @@ def delta_rule(
             state *= kept[:, None] if CHANNEL_DECAYS else kept
             said = tl.sum(state * k[:, None], 0)
             state += k[:, None] * ((v - said) * share)[None, :]
-            tl.store(read + (row * value_heads + head) * VALUE + j, tl.sum(state * q[:, None], 0))
+            said = tl.sum(state * q[:, None], 0)
+            if NORMED:
+                z = tl.load(mixed + row * width + channels + head * VALUE + j).to(tl.float32)
+                said = gated(said, z, tl.load(norm + j), eps, VALUE, CHANNEL_DECAYS == 0)
+                tl.store(out + (row * value_heads + head) * VALUE + j, said.to(out.dtype.element_ty))
+            else:
+                tl.store(read + (row * value_heads + head) * VALUE + j, said)
         if target > 0:
             tl.store(matrices + (target * value_heads + head) * KEY * VALUE + place, state, mask=inside)
             leave_tail(mixed, tails, stop, first, before, target, at_v, all_of_them, width, channels, TAPS)
@@ -120,8 +143,6 @@ def gated_norm(read, mixed, norm, out, channels, heads, eps, VALUE: tl.constexpr
     row, head, j = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, LANES)
     place, real = (row * heads + head) * VALUE + j, j < VALUE
     x = tl.load(read + place, mask=real, other=0.0)
-    x *= tl.rsqrt(tl.sum(x * x, 0) / VALUE + eps) * tl.load(norm + j, mask=real, other=0.0)
     z = tl.load(mixed + row * (channels + heads * VALUE) + channels + head * VALUE + j, mask=real, other=0.0)
-    z = z.to(tl.float32)
-    by = 1.0 / (1.0 + tl.exp(-z))
-    tl.store(out + place, (x * (z * by if SILU else by)).to(out.dtype.element_ty), mask=real)
+    x = gated(x, z.to(tl.float32), tl.load(norm + j, mask=real, other=0.0), eps, VALUE, SILU)
+    tl.store(out + place, x.to(out.dtype.element_ty), mask=real)

@@ -22,7 +22,7 @@ Gating = Literal["silu", "gelu", "gelu_tanh", "clamped"]
 _variants = Variants()
 
 
-def _warps(lanes: int) -> int:
+def warps(lanes: int) -> int:
     """Number of warps, up to 16, such that a thread has 8 channels, 16 bytes."""
     return min(16, max(1, lanes // 256))
 
@@ -43,7 +43,7 @@ def add_norm(x: Tensor, added: Tensor, scale: float, weight: Tensor, eps: float)
             "SIZE": size,
             "LANES": lanes,
             "SCALED": scale != 1,
-            "num_warps": _warps(lanes),
+            "num_warps": warps(lanes),
             "enable_fp_fusion": False,
         }
 
@@ -63,7 +63,7 @@ def gate(gate_up: Tensor, kind: Gating, limit: float = 0.0, alpha: float = 0.0) 
     out = gate_up.new_empty(rows, size)
 
     def keywords() -> dict[str, Any]:
-        return {"KIND": kind, "LANES": GATED_AT_ONCE, "num_warps": _warps(GATED_AT_ONCE), "enable_fp_fusion": False}
+        return {"KIND": kind, "LANES": GATED_AT_ONCE, "num_warps": warps(GATED_AT_ONCE), "enable_fp_fusion": False}
 
     if rows:
         grid, args = (rows, -(-size // GATED_AT_ONCE), 1), (gate_up, out, size, float(limit), float(alpha))

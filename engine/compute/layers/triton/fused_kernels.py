@@ -56,23 +56,30 @@ def activated(x, KIND: tl.constexpr):
 
 
 @triton.jit
-def gate(gate_up, out, size, limit, alpha, KIND: tl.constexpr, LANES: tl.constexpr):
-    """Grid (T, size / LANES): ``out [T, size]`` from ``gate_up [T, 2 * size]``, whose gates come first.
+def gated(x, up, limit, alpha, like, KIND: tl.constexpr):
+    """``KIND(x) * up`` of gates and ups in float32, to be stored in the element type of ``like``.
 
-    KIND "clamped" is gpt-oss': ``(up + 1) * gate * sigmoid(alpha * gate)``, gate at most ``limit`` and up within it;
-    all others are ``KIND(gate) * up``.
+    KIND "clamped" is gpt-oss': ``(up + 1) * x * sigmoid(alpha * x)``, x at most ``limit`` and up within it.
     """
+    if KIND == "clamped":
+        x, up = tl.minimum(x, limit), tl.minimum(tl.maximum(up, -limit), limit)
+        x, up = rounded(x, like), rounded(up, like)
+        share = rounded(1.0 / (1.0 + tl.exp(-rounded(x * alpha, like))), like)
+        x, up = rounded(x * share, like), rounded(up + 1.0, like)
+    else:
+        x = rounded(activated(x, KIND), like)
+    return x * up
+
+
+@triton.jit
+def gate(gate_up, out, size, limit, alpha, KIND: tl.constexpr, LANES: tl.constexpr):
+    """Grid (T, size / LANES): ``out [T, size]`` from ``gate_up [T, 2 * size]``, whose gates come first: see
+    :func:`gated`."""
     row = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * LANES + tl.arange(0, LANES)
     real = channel < size
     at = gate_up + row * 2 * size + channel
     x = tl.load(at, mask=real, other=0.0).to(tl.float32)
     up = tl.load(at + size, mask=real, other=0.0).to(tl.float32)
-    if KIND == "clamped":
-        x, up = tl.minimum(x, limit), tl.minimum(tl.maximum(up, -limit), limit)
-        x, up = rounded(x, gate_up), rounded(up, gate_up)
-        share = rounded(1.0 / (1.0 + tl.exp(-rounded(x * alpha, gate_up))), gate_up)
-        x, up = rounded(x * share, gate_up), rounded(up + 1.0, gate_up)
-    else:
-        x = rounded(activated(x, KIND), gate_up)
-    tl.store(out + row * size + channel, (x * up).to(out.dtype.element_ty), mask=real)
+    result = gated(x, up, limit, alpha, gate_up, KIND)
+    tl.store(out + row * size + channel, result.to(out.dtype.element_ty), mask=real)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -15,11 +16,13 @@ from engine.cache.policies import WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cache.techniques.quest.policy import QuestPolicy
 from engine.compute.layers.experts import grouped
+from engine.compute.layers.experts.few import FewExperts
 from engine.compute.layers.moe import SparseMLP
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.registry import family
 from engine.compute.native.triton_launch import Launch, Variants
 from engine.config.feed_forward import MoEConfig
+from tests.gpu.check.first.layers import mixture_config
 from tests.gpu.pretended import (
     CUDA,
     LLAMA_8B,
@@ -122,6 +125,39 @@ def _role(name: str) -> str:
 def test_shared_experts_are_a_block_besides() -> None:
     nodes = block_of_experts(MoEConfig(64, 6, 1408, (True,), shared_size=2816, groups=8, groups_per_token=3), 1)
     assert len(nodes) <= BLOCK + 3, listed(nodes)
+
+
+MIXTRAL = LLAMA_8B.changed(architecture="MixtralForCausalLM", moe=MoEConfig(8, 2, 14336, (True,) * 32))
+MIXTURES = {
+    "mixtral": (MIXTRAL, 1, 6, 13),
+    "qwen 3": (QWEN3_30B, 1, 8, 14),
+    "qwen 3, eight rows": (QWEN3_30B, 8, 9, 15),
+}
+"""Rows, and kernels of a layer, at most, with a block of few rows by three kernels and without."""
+
+
+@pytest.mark.always
+@pytest.mark.parametrize("name", list(MIXTURES))
+def test_a_layer_of_a_mixture_of_experts(name: str) -> None:
+    config, rows, most, before = MIXTURES[name]
+    shape = Shape(((1007, 1),) * rows)
+    layer = counted(config, shape).layer
+    assert len(layer) <= most, listed(layer)
+    with mock.patch.object(FewExperts, "declines", return_value="it computes wrongly"):
+        assert len(counted(config, shape).layer) <= before
+
+
+@pytest.mark.always
+def test_a_layer_of_a_mixture_with_states() -> None:
+    """Three delta nets to one attention, which normalises heads and has gates. Runs of states are copied once."""
+    config = mixture_config(4, False)
+    assert config.moe is not None
+    trace = traced(config.changed(moe=replace(config.moe, num_experts=32)))
+    ends = [place for place, node in enumerate(trace.nodes) if node.name == "triton.multiply_summed"]
+    assert len(ends) == 4
+    assert [stop - start for start, stop in itertools.pairwise(ends)] == [7, 7, 15], trace.text()
+    names = trace.counts()
+    assert (names["triton.delta_rule"], names["triton.gated_norm"], len(trace.copies)) == (3, 0, 0)
 
 
 @pytest.mark.parametrize("sequences", [((1000, 1),), ((600, 5), (20, 1))])

@@ -8,11 +8,12 @@ import pytest
 
 pytest.importorskip("triton")
 
+from engine.compute.layers.experts import few
 from engine.compute.layers.linear.triton import surrounded
 from engine.compute.layers.triton import fused
 from engine.compute.models.registry import family
 from engine.doors.cli.doctor import fused_kernels
-from tests.gpu.pretended import LLAMA_8B, Weights, pretended, shortened
+from tests.gpu.pretended import LLAMA_8B, QWEN3_30B, Weights, pretended, shortened
 
 
 def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
@@ -28,3 +29,14 @@ def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
         "norm, gating and addition within products", 2, "kernels of their own", ("Triton kernel: it computes wrongly",)
     )  # fmt: skip
     assert declined[-2] == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))
+
+
+def test_the_doctor_says_how_few_rows_pass_a_mixture() -> None:
+    with pretended():
+        model = family("Qwen3MoeForCausalLM").Model(shortened(QWEN3_30B, 2), Weights())
+        served = list(fused_kernels(model))[-1]
+        with mock.patch.object(few, "disagrees", return_value="it computes wrongly"):
+            apart = list(fused_kernels(model))[-1]
+    part = "norm, choice and addition within the products of experts"
+    assert served == (part, 2, "Triton kernel", ())
+    assert apart == (part, 2, "kernels of their own", ("Triton kernel: it computes wrongly",))

@@ -18,6 +18,8 @@ REACHED = 0.9
 GO_ON, AHEAD_FIRST, COSTLY = 1.0, 1.5, 0.3
 """Microseconds: with a hand-over of up to the first early launch goes on, up to the second weights are fetched ahead
 first; a change of the carve-out that costs more than the third is avoided."""
+DELTA_KERNELS = 8
+"""Of a layer of a mixture with delta nets, by a trace without a GPU (test_kernel_counts.py)."""
 NEAR = 0.15
 """How far the model of a step may be from what is measured."""
 GOALS = {"decode 1": 640.0, "decode 8": 4700.0, "decode 32": 13000.0}
@@ -264,12 +266,19 @@ def equal(parts: Parts) -> Iterator[Decision]:
 
 
 def mixture(parts: Parts) -> Iterator[Decision]:
-    each, kernels = number(parts, "mixture", "layer", "us"), number(parts, "mixture", "layer", "kernels")
-    if each is None:
-        yield Decision("a mixture's layer", "", absent(parts, "mixture", "layer"))
-    else:
-        yield Decision("a mixture's layer", "write its six kernels" if (kernels or 0) > 6 else "keep",
-                       f"{each:.1f} µs in {kernels or 0:.0f} kernels")  # fmt: skip
+    for rows, about in (("", "a mixture's layer"), ("eight rows", "a mixture's layer, 8 rows")):
+        served = rows or "as served"
+        each, kernels = (number(parts, "mixture", served, of) for of in ("us", "kernels"))
+        apart = number(parts, "mixture", f"{rows}, sorted" if rows else "sorted", "us")
+        if each is None or apart is None:
+            yield Decision(about, "", absent(parts, "mixture", served))
+        else:
+            yield Decision(about, "three kernels for its experts" if each <= apart else "sort its rows: that is faster",
+                           f"{each:.1f} µs in {kernels or 0:.0f} kernels, sorted {apart:.1f}")  # fmt: skip
+    taken, kernels = (number(parts, "mixture", "with delta nets", of) for of in ("kernel us", "kernels"))
+    if taken and kernels:
+        yield Decision("a layer with a delta net", "as it has to be" if kernels <= DELTA_KERNELS else "find the others",
+                       f"{taken:.1f} µs in {kernels:.1f} kernels")  # fmt: skip
 
 
 RULES: tuple[Rule, ...] = (packaged, under_way, latency, hand_over, carve_out, one_row, some_rows, attention, chain,

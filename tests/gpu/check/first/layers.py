@@ -18,6 +18,7 @@ from engine.cache.pool import pages_for
 from engine.cache.types import StateRun
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import ForwardOutput, SequenceRows
+from engine.compute.layers.experts import few as few_experts
 from engine.compute.layers.linear.base import Linear, Target
 from engine.compute.layers.linear.dense import Dense
 from engine.compute.layers.linear.triton.experts import stacked
@@ -28,12 +29,13 @@ from engine.compute.models.registry import family
 from engine.compute.runner.buffers import sixteens
 from engine.compute.runner.graphs import Captured, CudaRecorder
 from engine.compute.runner.runner import Runner
+from engine.config.feed_forward import MoEConfig
 from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from tests.gpu import kernel_kinds
 from tests.gpu.check import ceilings
 from tests.gpu.check.notes import Measures, Setting
-from tests.gpu.pretended import FUSED, LLAMA_8B, shortened
+from tests.gpu.pretended import FUSED, LLAMA_8B, QWEN3_30B, shortened
 
 KIND = "int4 g128"
 MANY, FEW = 8, 4
@@ -122,21 +124,22 @@ class Keeping(CudaRecorder):
 class Stepped:
     """A model of some layers, and one step of it after :data:`TOKENS` tokens."""
 
-    def __init__(self, config: ModelConfig, device: torch.device) -> None:
+    def __init__(self, config: ModelConfig, device: torch.device, rows: int = 1) -> None:
+        """``rows`` of one sequence: more than one are drafts."""
         numerics = RandomWeights.numerics
-        self.device, self.config = device, config
+        self.device, self.config, self.rows = device, config, rows
         model = family(config.architecture).Model(config, RandomWeights(config.dtype, device))  # type: ignore[arg-type]
-        store = new_store(config, pages_for(TOKENS) + 2, config.dtype, device)
+        store = new_store(config, pages_for(TOKENS + rows) + 2, config.dtype, device)
         self.recorder = Keeping(device) if device.type == "cuda" else None
         attention = AttentionDispatcher(numerics)
         self.runner = Runner(model, store, attention, device, sixteens, 4096, self.recorder, numerics)
 
     def step(self) -> ForwardOutput:
-        """One row, by a graph as soon as there is one."""
-        states = (StateRun(1, 1, 1),) if self.config.recurrent is not None else ()
-        pages = list(range(1, pages_for(TOKENS + 1) + 1))
+        """By a graph as soon as there is one."""
+        states = (StateRun(1, 1, 2),) if self.config.recurrent is not None else ()
+        pages = list(range(1, pages_for(TOKENS + self.rows) + 1))
         with torch.inference_mode():
-            return self.runner.forward([SequenceRows([1], TOKENS, pages, 1, states=states)])
+            return self.runner.forward([SequenceRows([1] * self.rows, TOKENS, pages, 1, states=states)])
 
     def seconds(self) -> float:
         """Of a replay; without a GPU of a step."""
@@ -157,6 +160,24 @@ class Stepped:
         return sum(not torch.equal(self.step().logits, first) for _ in range(EQUAL_REPLAYS if self.recorder else 2))
 
 
+def profiled(many: ModelConfig, few: ModelConfig, device: torch.device) -> dict[str, float]:
+    """Kernels a layer and their microseconds, gaps left out, of a model whose steps no graph has; 0 without a GPU."""
+    from tests.gpu.check import trace
+
+    found = []
+    for config in (many, few) if device.type == "cuda" else ():
+        stepped = Stepped(config, device)
+        for _ in range(3):
+            stepped.step()
+        nodes = trace.recorded(stepped.step, True)
+        found.append((len(nodes), sum(node.duration for node in nodes)))
+    if not found:
+        Stepped(few, device).step()
+        return {"kernels": 0.0, "kernel us": 0.0}
+    count, taken = ((a - b) / (many.num_layers - few.num_layers) for a, b in zip(*found, strict=True))
+    return {"kernels": count, "kernel us": taken}
+
+
 def kernels_of(stepped: Stepped) -> int:
     """What a step launches, by a profile of a replay; 0 without a GPU."""
     from tests.gpu.check import trace
@@ -164,13 +185,19 @@ def kernels_of(stepped: Stepped) -> int:
     return len(trace.recorded(stepped.step, True)) if stepped.recorder is not None else 0
 
 
-def a_layer(many: ModelConfig, few: ModelConfig, device: torch.device, apart: bool = False) -> Iterator[dict[str, Any]]:
-    """Microseconds and kernels a layer. ``apart``: the kernels between products and attention have failed their
-    trials, so that torch's operators compute there."""
+def a_layer(
+    many: ModelConfig,
+    few: ModelConfig,
+    device: torch.device,
+    failing: Sequence[tuple[Any, str]] = (),
+    rows: int = 1,
+) -> Iterator[dict[str, Any]]:
+    """Microseconds and kernels a layer. ``failing``: trials that kernels have failed, so that others, or torch's
+    operators, compute what those did."""
     with ExitStack() as stack:
-        for module, name in FUSED if apart else ():
+        for module, name in failing:
             stack.enter_context(mock.patch.object(module, name, return_value="it is left out"))
-        longer, shorter = Stepped(many, device), Stepped(few, device)
+        longer, shorter = (Stepped(config, device, rows) for config in (many, few))
         layers = many.num_layers - few.num_layers
         taken = longer.seconds(), shorter.seconds()
         found: dict[str, Any] = {"step us": 1e6 * taken[0], "us": 1e6 * (taken[0] - taken[1]) / layers}
@@ -188,7 +215,7 @@ def chain(setting: Setting) -> Measures:
     many, few = (2, 1) if setting.dry else (MANY, FEW)
     each = partial(a_layer, shortened(config, many), shortened(config, few), device)
     yield "as served", each
-    yield "unfused", partial(each, apart=True)
+    yield "unfused", partial(each, failing=FUSED)
     yield "replays", lambda: {"differ": Stepped(shortened(config, few), device).different()}
 
 
@@ -200,7 +227,19 @@ def mixture_config(layers: int, dry: bool) -> ModelConfig:
 
 
 def mixture(setting: Setting) -> Measures:
-    """``figures["layer"]``: of a mixture of experts with delta nets, over four layers."""
-    few, many = (4, 8)
-    yield "layer", partial(a_layer, mixture_config(many, setting.dry), mixture_config(few, setting.dry),
-                           torch.device(setting.device))  # fmt: skip
+    """``figures[form]``: a layer of Qwen3 30B-A3B as it is served, by rows that are sorted, and of eight drafts; the
+    kernels of a mixture with delta nets, over four layers."""
+    device = torch.device(setting.device)
+    config = QWEN3_30B.changed(vocab_size=32064)
+    if setting.dry:
+        moe = MoEConfig(4, 2, 128, (True,) * config.num_layers)
+        config = config.changed(vocab_size=256, hidden_size=128, intermediate_size=128, num_heads=4, num_kv_heads=2,
+                                head_dim=32, max_position=4096, moe=moe, dtype=torch.float32)  # fmt: skip
+    many, few = (2, 1) if setting.dry else (MANY, FEW)
+    each = partial(a_layer, shortened(config, many), shortened(config, few), device)
+    yield "as served", each
+    yield "sorted", partial(each, failing=[(few_experts, "disagrees")])
+    yield "eight rows", partial(each, rows=few_experts.ROWS)
+    yield "eight rows, sorted", partial(each, failing=[(few_experts, "disagrees")], rows=few_experts.ROWS)
+    hybrids = (mixture_config(layers, setting.dry) for layers in (8, 4))
+    yield "with delta nets", partial(profiled, *hybrids, device)

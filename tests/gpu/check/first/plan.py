@@ -36,7 +36,7 @@ PARTS = (
     Part(8, "engine", 5, 5, "1, 8 and 32 answers; kernels of a step; an 8-bit head"),
     Part(9, "prompts", 2, 7, "from how many rows on torch multiplies faster"),
     Part(10, "equal", 2, 10, "answers equal to eager ones; what a long chat compiles"),
-    Part(11, "mixture", 2, 11, "eight layers of a mixture of experts"),
+    Part(11, "mixture", 2, 11, "layers of mixtures of experts: three kernels for few rows, or sorted; delta nets"),
 )
 """Twenty-five minutes. By rank, what every tile follows from comes first, then what is served to one listener."""
 BY_NAME = {part.name: part for part in PARTS}

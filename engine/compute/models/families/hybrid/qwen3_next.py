@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from engine.compute.layers.interface import WeightSource
+from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.recurrent.gated_delta_net import GatedDeltaNet
 from engine.compute.models.decoder import Decoder, PreNormLayer
 from engine.compute.models.families import qwen3_moe
@@ -38,13 +40,13 @@ class GroupedDeltaNet(GatedDeltaNet):
         self.mixed = source.linear(prefix, ("in_proj_qkvz",), (shape.channels + values,), size, False)
         self.gates = source.linear(prefix, ("in_proj_ba",), (2 * shape.value_heads,), size, False)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, times: Callable[[Linear], Tensor]) -> tuple[Tensor, Tensor]:
         """Same as :meth:`GatedDeltaNet.project`, for layers whose output features are grouped by key head."""
         shape = self.shape
         each = shape.value_heads // shape.key_heads
-        heads = self.mixed(x).unflatten(1, (shape.key_heads, -1))
+        heads = times(self.mixed).unflatten(1, (shape.key_heads, -1))
         parts = heads.split((shape.key, shape.key, each * shape.value, each * shape.value), 2)
-        gates = self.gates(x).unflatten(1, (shape.key_heads, 2, each)).transpose(1, 2)
+        gates = times(self.gates).unflatten(1, (shape.key_heads, 2, each)).transpose(1, 2)
         return torch.cat([part.flatten(1) for part in parts], 1), gates.flatten(1)
 
 

@@ -54,6 +54,27 @@ def test_a_step_of_all_kinds_of_runs(shape: RecurrentShape) -> None:
     assert torch.equal(states.tails, expected.tails)
 
 
+@pytest.mark.parametrize("channel_decays", [pytest.param(False, marks=pytest.mark.always), True])
+def test_few_rows_are_normalised_by_the_kernel_of_the_rule(channel_decays: bool) -> None:
+    """To the bit what a kernel of its own makes of them; rows that fill up are zeros."""
+    shape = RecurrentShape((True,), 2, 4, 16, 64, 4, channel_decays=channel_decays)
+    torch.manual_seed(0)
+    heads, values = shape.value_heads, shape.value_heads * shape.value
+    by = torch.randn(4, shape.channels), -torch.rand(heads), torch.randn(shape.decays), torch.rand(shape.value)
+    weights, table = DeltaWeights(*by, 1e-6), StateRuns(np.array([[0, 1, 1, 2, 1], [1, 3, 0, 3, 1]], dtype=np.int64))
+    mixed, gates = torch.randn(4, shape.channels + values), torch.randn(4, heads + shape.decays)
+    states = LayerStates(torch.randn(4, 3, shape.channels), torch.randn(4, heads, shape.key, shape.value))
+    assert delta.normalises(shape, 3)
+    assert not delta.normalises(shape, 9)
+    found = []
+    for whole in (None, False):
+        own = LayerStates(*(each.clone() for each in states))
+        found.append((delta.delta_rule(mixed, gates, weights, shape, own, table, whole), *own))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert found[0][0][:3].any()
+    assert not found[0][0][3].any()
+
+
 def test_the_trial() -> None:
     for shape in (
         RecurrentShape((True,), 1, 2, 16, 16, 4),

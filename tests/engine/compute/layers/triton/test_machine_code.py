@@ -45,6 +45,7 @@ from tests.gpu.machine_code import (
     Launch,
     cases,
     compiled,
+    few_launches,
     launches,
     look,
     recorded,
@@ -170,7 +171,7 @@ def test_what_surrounds_a_product_leaves_its_loop_alone(sm: int) -> None:
 @pytest.mark.always
 @pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
 def test_a_head_of_the_delta_rule_stays_in_registers(sm: int) -> None:
-    """Of Qwen3.5's shapes, matrices of 128 by 128: four warps hold a quarter of one."""
+    """Of Qwen3.5's shapes, matrices of 128 by 128: four warps hold a quarter of one, eight a whole."""
     shape = RecurrentShape((True,), 16, 48, 128, 128, 4)
 
     def empty(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -181,10 +182,10 @@ def test_a_head_of_the_delta_rule_stays_in_registers(sm: int) -> None:
     mixed, gates = empty(1, shape.channels + 48 * 128, dtype=torch.bfloat16), empty(1, 96, dtype=torch.bfloat16)
     runs = StateRuns(np.array([[0, 1, 1, 2, 1]], dtype=np.int64))
     with recorded([(delta_kernels, "delta_rule"), (delta_kernels, "gated_norm")]) as found:
-        delta.delta_rule(mixed, gates, weights, shape, states, runs)
-    code = look(found[0], sm, 1)
-    assert code.spilled == 0
-    assert look(found[1], sm, 1).spilled == 0
+        for whole in (True, False):
+            delta.delta_rule(mixed, gates, weights, shape, states, runs, whole)
+    assert [launch.keywords.get("NORMED") for launch in found] == [True, False, None]
+    assert [look(launch, sm, 1).spilled for launch in found] == [0, 0, 0]
 
 
 SPILLED = {FIXED: 80}
@@ -216,6 +217,37 @@ def test_prompts_through_experts_fit_every_card(name: str, sm: int) -> None:
         code = look(sorted_launches(name, torch.bfloat16, cut), sm)
         assert code.shared <= SHARED
         assert code.spilled <= (48 if cut.rows == 128 else 8) + MORE_SPILLED, cut
+
+
+@pytest.mark.always
+@pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
+def test_experts_of_few_rows_cost_little_more_than_layers(sm: int) -> None:
+    """By themselves each program chooses; what sums has no loop over experts whose rows are one block."""
+    few = {name: look(launch, sm) for name, launch in few_launches("int4 g128", torch.bfloat16).items()}
+    for name, code in few.items():
+        assert code.spilled <= MORE_SPILLED, name
+        assert code.shared <= SHARED, name
+        assert code.wide > 0, name
+    assert few["gate and up"].per_weight < 1.1 * BOUNDS["int4 g128"]
+    assert few["sum"].per_weight < 4.0, "all of it, with the shared expert's"
+    assert any("REDUX" in line for line in few["gate and up"].text.splitlines()), "two instructions for a largest"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
+@pytest.mark.parametrize("name", ["Mixtral", "DeepSeek", "gpt-oss", "Qwen3-Next"])
+def test_experts_of_few_rows_in_other_shapes_fit_every_card(name: str, sm: int) -> None:
+    shapes = {
+        "Mixtral": ("int4 g128", MoEConfig(8, 2, 14336, (True,)), 4096),
+        "DeepSeek": ("int4 g64 zeros", MoEConfig(256, 8, 2048, (True,), routing="sigmoid", choice_bias=True, groups=8,
+                                                 groups_per_token=4), 7168),
+        "gpt-oss": ("MXFP4", MoEConfig(32, 4, 3072, (True,), routing="chosen", bias=True), 3072),
+        "Qwen3-Next": ("int4 g128", MoEConfig(512, 10, 512, (True,), normalised=True), 2048),
+    }  # fmt: skip
+    kind, moe, hidden = shapes[name]
+    for part, launch in few_launches(kind, torch.bfloat16, moe, hidden, shared=not moe.bias).items():
+        code = look(launch, sm, 1)
+        assert (code.spilled <= 8 + MORE_SPILLED, code.shared <= SHARED) == (True, True), part
 
 
 def test_a_block_of_experts_is_tried_with_the_kernels_that_it_uses() -> None:

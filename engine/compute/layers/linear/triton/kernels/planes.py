@@ -88,6 +88,45 @@ def _added(scales, offsets, block, live, n, outputs, j: tl.constexpr, OFFSET: tl
 
 
 @triton.jit
+def _codes(w, table, like, j: tl.constexpr, LOOKUP: tl.constexpr):
+    """Codes j of words, or what they look up, in the element type of ``like``, by Triton's own operations."""
+    code = (w.to(tl.int32) >> (4 * j)) & 15
+    if LOOKUP:
+        value = tl.load(table + code).to(like.dtype.element_ty)
+    else:
+        value = code.to(like.dtype.element_ty)
+    return value
+
+
+@triton.jit
+def _plane_added(acc, part_of_w, part_of_x, scales, offsets, outer, codebook, block, live, row, outputs, inputs, shift,
+                j: tl.constexpr, PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, OUTER: tl.constexpr,
+                BLOCK: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """``acc [S, BN, MB]`` plus the product of a plane's codes ``[S, BN, PLANE]``, each MAGIC too large, with
+    ``part_of_x [S, PLANE, MB]``, of the blocks ``[S, 1]`` that are live and the output features ``row [1, BN]``."""
+    at = block * outputs + row
+    part = tl.dot(part_of_w, part_of_x, input_precision="ieee")
+    scale = _scale(scales, outer, codebook, block, live, row, outputs, inputs, shift, j, SCALE, PLANE, OUTER,
+                   BLOCK)[:, :, None]  # fmt: skip
+    if OFFSET == "none":
+        acc += part * scale
+    else:
+        # The sum of x over the group, by the tensor cores too: every row of this product is that sum.
+        ones = tl.full(part_of_w.shape, 1.0, part_of_x.dtype)
+        total = tl.dot(ones, part_of_x, input_precision="ieee")
+        if OFFSET == "eight":
+            acc += (part - (MAGIC + 8.0) * total) * scale
+        elif OFFSET == "zeros":
+            zero = (_bits(offsets, at, live, j, 8, 4) & 255).to(tl.float32) + MAGIC
+            acc += (part - zero[:, :, None] * total) * scale
+        else:
+            added = _added(scales, offsets, block, live, row, outputs, j, OFFSET)
+            acc += part * scale
+            acc += (added[:, :, None] - MAGIC * scale) * total
+    return acc
+
+
+@triton.jit
 def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used, outputs, inputs, blocks, shift,
              PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
              OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
@@ -114,7 +153,6 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used
             value = tl.inline_asm_elementwise(
                 ASM, "=r,=r,=r,=r,r", [w], dtype=(x.dtype.element_ty,) * 4, is_pure=True, pack=2
             )
-        at = block[:, None] * outputs + row[None, :]
         for j in tl.static_range(4):
             k = ((block * 4 + j) * PLANE)[:, None, None] + p[None, :, None]
             if PADDED:
@@ -128,29 +166,10 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used
             if ASM != "":
                 part_of_w = value[j]
             else:
-                code = (w.to(tl.int32) >> (4 * j)) & 15
-                if LOOKUP:
-                    part_of_w = tl.load(table + code).to(x.dtype.element_ty)
-                else:
-                    part_of_w = code.to(x.dtype.element_ty)
-            part = tl.dot(part_of_w, part_of_x, input_precision="ieee")
-            scale = _scale(scales, outer, codebook, block[:, None], live, row[None, :], outputs, inputs, shift, j,
-                           SCALE, PLANE, OUTER, BLOCK)[:, :, None]  # fmt: skip
-            if OFFSET == "none":
-                acc += part * scale
-            else:
-                # The sum of x over the group, by the tensor cores too: every row of this product is that sum.
-                ones = tl.full((SLICES, BN, PLANE), 1.0, x.dtype.element_ty)
-                total = tl.dot(ones, part_of_x, input_precision="ieee")
-                if OFFSET == "eight":
-                    acc += (part - (MAGIC + 8.0) * total) * scale
-                elif OFFSET == "zeros":
-                    zero = (_bits(offsets, at, live, j, 8, 4) & 255).to(tl.float32) + MAGIC
-                    acc += (part - zero[:, :, None] * total) * scale
-                else:
-                    added = _added(scales, offsets, block[:, None], live, row[None, :], outputs, j, OFFSET)
-                    acc += part * scale
-                    acc += (added[:, :, None] - MAGIC * scale) * total
+                part_of_w = _codes(w, table, x, j, LOOKUP)
+            acc = _plane_added(acc, part_of_w, part_of_x, scales, offsets, outer, codebook, block[:, None], live,
+                              row[None, :], outputs, inputs, shift, j, PLANE, SCALE, OFFSET, OUTER, BLOCK,
+                              MAGIC)  # fmt: skip
     result = tl.sum(acc, 0)
     if BIAS:
         result += tl.load(bias + row).to(tl.float32)[:, None]
