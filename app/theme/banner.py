@@ -14,7 +14,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import button_text, fill, named
 
 Tone = Literal["notice", "bad"]
-_ICON_PX = 14
+_ICON_PX, _WIDE_PX = 14, 820
 
 
 class Banner(QFrame):
@@ -33,8 +33,8 @@ class Banner(QFrame):
         self._other = named(QPushButton(), f"{name}.other", kind="quiet")
         self._other.hide()
         self._close = named(QToolButton(), title=tr("Close the notice"), clicked=self.hide, kind="quiet")
-        row = fill(QHBoxLayout(self), (self._label, 1), self._action, self._other, margins=(16, 6, 10, 6), spacing=12)
-        fill(row, (self._close, 0, Qt.AlignmentFlag.AlignTop))
+        row = fill(QHBoxLayout(self), (self._label, 1000), self._action, self._other, 1, margins=(16, 6, 10, 6))
+        fill(row, (self._close, 0, Qt.AlignmentFlag.AlignTop), spacing=12)
         self._recolour()
         theme.changed.connect(self._recolour)
         self.hide()
@@ -57,6 +57,7 @@ class Banner(QFrame):
         self.show()
 
     def _recolour(self) -> None:
+        self._label.setMaximumWidth(max(_WIDE_PX, self._theme.px(_WIDE_PX)))
         side = self._theme.px(_ICON_PX)
         self._close.setIcon(icon(self._theme, "close", side))
         self._close.setIconSize(QSize(side, side))
