@@ -34,9 +34,12 @@ class UpgradeWindow(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_QuitOnClose, False)
         self.setWindowFlag(Qt.WindowType.WindowCloseButtonHint, False)
         self.bar = FillBar(theme)
-        title = named(QLabel(TITLE, wordWrap=True), role="title")
-        fill(QVBoxLayout(self), title, caption(ABOUT), self.bar, margins=24, spacing=12)
-        self.setFixedWidth(theme.px(_WIDE_PX))
+        title, about = named(QLabel(TITLE, wordWrap=True), role="title"), caption(ABOUT)
+        column = fill(QVBoxLayout(self), title, about, self.bar, margins=24, spacing=12)
+        for words in (title, about):
+            words.ensurePolished()  # how high they are depends on their style
+        width = theme.px(_WIDE_PX)
+        self.setFixedSize(width, column.totalHeightForWidth(width))
         self.setAccessibleName(f"{TITLE}. {ABOUT}")
 
     def show_share(self, share: float) -> None:

@@ -160,5 +160,6 @@ class ResultCard(QFrame):
             label = QLabel(line.text, textFormat=Qt.TextFormat.PlainText, wordWrap=True)
             set_role(label, line.tone)
             self._said.addWidget(label)
+            label.show()  # what is added to a layout is else counted in the next turn of the event loop
         self._said.addStretch(1)
         self.both.setVisible(both)

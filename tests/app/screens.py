@@ -105,6 +105,7 @@ class Stage:
             "lab": lambda: self._lab(""),
             "experiment": lambda: self._lab("prefixes"),
             "result": lambda: self._lab("cache"),
+            "run": self._run,
             "compare": lambda: self._lab(COMPARE),
             "roofline": lambda: self._lab(ROOFLINE),
             "server": lambda: window.show_page(window.SERVER),
@@ -200,6 +201,16 @@ class Stage:
         wait(lambda: self.window.models_page.stored_rows)
         self.window.models_page.show_view(view)
 
+    def _run(self) -> None:
+        from tests.app.pressing import press
+
+        self._lab("prefixes")
+        view = self.program.lab_page.inner
+        assert view is not None
+        press(view, "lab.run")
+        wait(lambda: not view._runs.running and view.view is not None and view.view.found is not None)
+        wait(lambda: not view.lesson.active)
+
     def _lab(self, name: str) -> None:
         self.window.show_page(self.window.LAB)
         view = self.program.lab_page.inner
@@ -229,8 +240,9 @@ def faults(
             for size in sizes:
                 stage.fit(*size)
                 for number, root in enumerate(stage.shown()):
+                    roomy = root.width() >= ROOM * percent / 100
                     save(f"{name.replace(' ', '-')}-{number}-{size[0]}-{percent}", root)
-                    for fault in found(root, size[0] >= ROOM * percent / 100):
+                    for fault in found(root, roomy):
                         yield f"{percent} % {name} {size[0]} x {size[1]}: {fault}"
         stage.reset()
     program.theme.set_scale(1.0)
