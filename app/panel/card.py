@@ -135,7 +135,8 @@ class ResultCard(QFrame):
         needed = (
             column.totalSizeHint().height() - self._scroll.sizeHint().height() + self._said.totalHeightForWidth(inner)
         )
-        view = self.parentWidget().parentWidget() if self.parentWidget() is not None else None
+        parent = self.parentWidget()
+        view = parent.parentWidget() if parent is not None else None
         most = view.height() if view is not None else needed
         return max(self._theme.px(FOUND_PX), min(needed, most))
 
