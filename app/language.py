@@ -144,6 +144,14 @@ def english(text: str) -> str:
     return _language.english.get(text, text)
 
 
+def together(*texts: str) -> str:
+    """Sentences one after another, whose English is known as theirs is."""
+    joined = " ".join(texts)
+    if _language.translator is not None:
+        _language.english[joined] = " ".join(map(english, texts))
+    return joined
+
+
 def figure(value: float, spec: str = ",") -> str:
     """A number alone, as the language writes it: "12,480" or "12.480"."""
     return _language.sentences.format_field(value, spec)

@@ -25,9 +25,10 @@ from app.history.leaving import Leaving
 from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
+from app.history.upgrading import in_sight
 from app.lab.kept import kept_index
 from app.lab.tools import COMPARE
-from app.language import tr
+from app.language import known, tr
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
 from app.models.selector import ModelSelector
@@ -104,12 +105,12 @@ class WindowProgram:
         self.store = SettingsStore(paths.settings_file())
         settings = self.store.settings
         data = paths.data_dir()
-        self.history = HistoryStore(data / "history.db")
+        self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
+        self.history = HistoryStore(data / "history.db", upgrading=lambda work: in_sight(work, self.theme, app))
         version.remember(data)  # everything could be opened
         # The engine takes seconds to start: it begins before the window is built.
         self.link = EngineLink(engine)
         self.link.start()
-        self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
         prepare(self.theme, app)
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
@@ -251,7 +252,7 @@ class WindowProgram:
     def _experiments(self) -> dict[str, str]:
         """Titles of the Lab's experiments, by name; none before its index was made once."""
         index = self.lab.index if self.lab is not None else kept_index(self._lab_index)
-        return {page.name: page.title for page in index.pages} if index is not None else {}
+        return {page.name: known(page.title) for page in index.pages} if index is not None else {}
 
     def _show_experiment(self, name: str) -> None:
         self.window.show_page(MainWindow.LAB)

@@ -57,11 +57,14 @@ class StateLegend(QWidget):
         painter.setLayoutDirection(TO_THE_RIGHT)
         painter.setFont(self._theme.ui_font(SECTION_PX))
         painter.setPen(self._theme.color("mute"))
-        drawn, colors = tiles.tiles(TILE), tiles.palette(self._theme)
+        ratio = self.devicePixelRatioF()
+        side = round(TILE * ratio)
+        drawn, colors = tiles.tiles(side), tiles.palette(self._theme)
         for (state, title), place in zip(self._entries, self._places(self.width()), strict=True):
             tile = drawn[int(tiles.code(state, NO_OWNER))].copy()
-            image = QImage(tile.data, TILE, TILE, TILE, QImage.Format.Format_Indexed8)
+            image = QImage(tile.data, side, side, side, QImage.Format.Format_Indexed8)
             image.setColorTable(colors)
+            image.setDevicePixelRatio(ratio)
             painter.drawImage(place.left(), place.center().y() - TILE // 2 + 1, image)
             painter.drawText(place.adjusted(TILE + 3, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, title)
 

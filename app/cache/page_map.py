@@ -36,7 +36,7 @@ class SmallMap(QWidget):
         return self._canvas.together
 
     def show_pages(self, pages: PageStates) -> None:
-        self._canvas.show(pages, self.width(), self.height(), grows=False)
+        self._canvas.show(pages, self.width(), self.height(), grows=False, ratio=self.devicePixelRatioF())
         self.setAccessibleDescription(words.pages_by_state(pages))
         self.update()
 
@@ -122,8 +122,7 @@ class MapBody(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        area = event.rect()
-        painter.drawImage(area.topLeft(), self._canvas.image, area)
+        painter.drawImage(0, 0, self._canvas.image)
         if 0 <= self._at < self._total():
             painter.setPen(QPen(self._theme.color("text"), 1))
             painter.drawRect(self._canvas.place(self._at).adjusted(-1, -1, 0, 0))
@@ -195,9 +194,9 @@ class PageMapView(QScrollArea):
     def _draw(self, pages: PageStates) -> None:
         # The bar's room is kept free, so that its coming and going does not move every square.
         width = self.width() - self.verticalScrollBar().sizeHint().width()
-        self._canvas.show(pages, width, self.height(), grows=True)
+        self._canvas.show(pages, width, self.height(), grows=True, ratio=self.devicePixelRatioF())
         self.body.setAccessibleDescription(words.pages_by_state(pages))
-        self.body.resize(width, max(1, self._canvas.rows * self._canvas.cell))
+        self.body.resize(width, max(1, self._canvas.height))
         self.body.update()
 
     def _keep_in_sight(self, page: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from PySide6.QtCore import QRect
 from PySide6.QtGui import QImage
@@ -26,7 +28,9 @@ _RANK[RESERVED:] = range(1, FILLS + 1)
 class Canvas:
     """Cells in rows from the top left; pages in host memory follow on a row of their own.
 
-    ``together`` pages share a cell where the canvas may not grow and a cell each would be too small.
+    ``cell`` and ``image`` are in pixels of the screen, of which ``ratio`` make one of the widget's; all else that is
+    asked for and answered is in the widget's. ``together`` pages share a cell where the canvas may not grow and a cell
+    each would be too small.
     """
 
     def __init__(self, theme: Theme, hues: ChatHues, largest: int = LARGEST) -> None:
@@ -37,16 +41,21 @@ class Canvas:
         self._pixels = np.empty((0, 0), dtype=np.uint8)
         self._tiles = tiles.tiles(SMALLEST)
         self.cell, self.columns, self.rows, self.together = SMALLEST, 1, 0, 1
+        self.ratio = 1.0
         self.image = QImage()
 
     @property
     def pages(self) -> PageStates | None:
         return self._pages
 
-    def show(self, pages: PageStates, width: int, height: int, grows: bool) -> bool:
+    @property
+    def height(self) -> int:
+        return math.ceil(self.rows * self.cell / self.ratio)
+
+    def show(self, pages: PageStates, width: int, height: int, grows: bool, ratio: float = 1.0) -> bool:
         """Draw ``pages`` into ``width`` x ``height`` pixels, or higher if it ``grows``; True if the cells moved."""
-        self._pages = pages
-        moved = self._lay_out(width, height, grows)
+        self._pages, self.ratio = pages, ratio
+        moved = self._lay_out(int(width * ratio), int(height * ratio), grows)
         codes = self._wanted(pages)
         changed = np.flatnonzero(codes != self._codes) if len(codes) == len(self._codes) and not moved else None
         if changed is None or len(changed) > FEW * len(codes):
@@ -66,7 +75,7 @@ class Canvas:
 
     def page_at(self, x: int, y: int) -> int | None:
         """The page whose cell is there; None between them, after the last, and among those in host memory."""
-        column, row = x // self.cell, y // self.cell
+        column, row = int(x * self.ratio) // self.cell, int(y * self.ratio) // self.cell
         if self._pages is None or not 0 <= column < self.columns or not 0 <= row < self.rows:
             return None
         page = (row * self.columns + column) * self.together
@@ -75,15 +84,17 @@ class Canvas:
     def place(self, page: int) -> QRect:
         """Rectangle of the page's cell, without its gap."""
         row, column = divmod(page // self.together, self.columns)
-        return QRect(column * self.cell, row * self.cell, self.cell - 1, self.cell - 1)
+        left, top, side = (round(each * self.cell / self.ratio) for each in (column, row, 1))
+        return QRect(left, top, side - 1, side - 1)
 
     def _lay_out(self, width: int, height: int, grows: bool) -> bool:
         assert self._pages is not None
         before = (self.cell, self.columns, self.rows, self.together)
         total, swapped = self._pages.total, self._pages.swapped
         self.together = 1
+        largest, smallest = round(self._largest * self.ratio), round(SMALLEST * self.ratio)
         while True:
-            for cell in range(self._largest, SMALLEST - 1, -1):
+            for cell in range(largest, smallest - 1, -1):
                 columns = max(1, width // cell)
                 rows = -(-total // (self.together * columns)) - (-swapped // (self.together * columns))
                 if rows * cell <= height:
@@ -130,3 +141,4 @@ class Canvas:
             return
         self.image = QImage(self._pixels.data, width, height, width, QImage.Format.Format_Indexed8)
         self.image.setColorTable(self._palette)
+        self.image.setDevicePixelRatio(self.ratio)

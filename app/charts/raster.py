@@ -20,7 +20,7 @@ def draw_cells(
 
     Where cells are smaller than a pixel, the highest number among them is shown.
     """
-    ratio = painter.device().devicePixelRatio()
+    ratio = painter.device().devicePixelRatioF()
     width, height = round(room.width() * ratio), round(room.height() * ratio)
     if not codes.size or width < 1 or height < 1:
         return

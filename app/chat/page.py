@@ -35,7 +35,7 @@ from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
 from app.chat.transcript.branch_menu import BranchMenu
 from app.chat.transcript.stats import loading_model, reading_prompt
-from app.chat.transcript.transcript import COLUMN_PX, Transcript
+from app.chat.transcript.transcript import Transcript, column_px
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.dropped import files_in
 from app.history.store import HistoryStore
@@ -112,6 +112,8 @@ class ChatPage(FocusFirst):
         self._connect_parts()
         self._connect_session()
         self.first = self.composer
+        theme.changed.connect(self._fit)
+        self._fit()
         self.sending.refresh()
 
     # --- for the window --------------------------------------------------------------------------------------------
@@ -258,7 +260,6 @@ class ChatPage(FocusFirst):
 
     def _arrange(self) -> None:
         foot = fill(QHBoxLayout(), margins=(16, 0, 16, 16))
-        self.composer.setMaximumWidth(COLUMN_PX)
         fill(foot, 1, (self.composer, 1000), 1)
         self.elsewhere = caption(name="chat.elsewhere")
         self.elsewhere.setContentsMargins(24, 6, 16, 6)
@@ -267,6 +268,9 @@ class ChatPage(FocusFirst):
         fill(column, (self.transcript, 1), self.notice, self.waits)
         column.addSpacing(12)
         column.addLayout(foot)
+
+    def _fit(self) -> None:
+        self.composer.setMaximumWidth(column_px(self._theme))
 
     def _connect_parts(self) -> None:
         session = self.session

@@ -207,7 +207,9 @@ class AttachButton(QToolButton):
         named(self, title=title, tooltip=tip(help_text))
 
     def _recolour(self) -> None:
-        self.setIcon(icon(self._theme, "plus", 18))
+        side = max(18, self._theme.px(18))
+        self.setIcon(icon(self._theme, "plus", side))
+        self.setIconSize(QSize(side, side))
 
     def _choose(self) -> None:
         patterns = " ".join("*" + suffix for suffix in (*KINDS, *(SUFFIXES if self._pictures else ())))

@@ -91,6 +91,7 @@ class WelcomeView(QWidget):
 
     def __init__(self, place: QWidget, theme: Theme) -> None:
         super().__init__(place)
+        self._theme = theme
         self._empty = self._guide = self._first = False
         self._why = True
         """True if the switches and the plots are offered."""
@@ -211,7 +212,7 @@ class WelcomeView(QWidget):
         parent = self.parentWidget()
         assert parent is not None, "it stands in the transcript"
         room = parent.size()
-        width = min(_WIDTH, room.width() - 2 * _GAP)
+        width = min(max(_WIDTH, self._theme.px(_WIDTH)), room.width() - 2 * _GAP)
         self._stack(width < _STACKED)
         self._settle()
         if self._column.totalMinimumSize().width() > width:  # larger text

@@ -26,8 +26,10 @@ from app.theme.widgets import button_text, caption, fill, named, say, tip
 
 NONE = tr("None", "no keys")
 HOW = tr("Press the new keys. Backspace takes them away, Esc leaves them as they are.")
-_LETTERS = 44
-"""Letters of a command's words that stand in one line at least."""
+_LETTERS, _LEAST_LETTERS = 44, 22
+"""Letters of a command's words that stand in one line where there is room, and at least."""
+_AIR_PX = 12
+"""Pixels above and below a row's words together, as in a button."""
 INTRODUCTION = tr("Click the keys of a command to choose others.")
 
 
@@ -137,13 +139,15 @@ class ShortcutsDialog(QDialog):
         QTimer.singleShot(0, self, self._fit)  # how wide its words are is known once all have their style
 
     def _fit(self) -> None:
-        bar = QSize(self._area.verticalScrollBar().sizeHint().width(), 0)
-        self.resize((self.sizeHint().expandedTo(self._area.sizeHint()) + bar).boundedTo(room_of(self)))
+        more = (_LETTERS - _LEAST_LETTERS) * self.fontMetrics().averageCharWidth()
+        wide = QSize(more + self._area.verticalScrollBar().sizeHint().width(), 0)
+        self.resize((self.sizeHint().expandedTo(self._area.sizeHint()) + wide).boundedTo(room_of(self)))
 
     def _grid(self, entries: list[Shortcut]) -> QGridLayout:
         grid = fill(QGridLayout(), spacing=(16, 4), wide=0)
-        grid.setColumnMinimumWidth(0, _LETTERS * self.fontMetrics().averageCharWidth())
+        grid.setColumnMinimumWidth(0, _LEAST_LETTERS * self.fontMetrics().averageCharWidth())
         for row, entry in enumerate(entries):
+            grid.setRowMinimumHeight(row, self.fontMetrics().lineSpacing() + _AIR_PX)
             fill(grid, (QLabel(entry.words, wordWrap=True), row, 0))
             if entry.action:
                 cell = KeyCell(entry)

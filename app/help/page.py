@@ -26,7 +26,7 @@ from app.language import code, tr
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named, tip
 
-_LIST_WIDTH = 264
+_LIST_WIDTH, _TEXT_WIDTH, _EDGE_PX = 264, 820, 12
 _LIST_SHARE = 0.33
 """Share of the window's width that the list takes at most, with larger text."""
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
@@ -97,7 +97,7 @@ class HelpPage(FocusFirst):
     def _lay_out(self) -> None:
         self._side = side = QWidget()
         named(side, surface="panel", edge="right")
-        column = fill(QVBoxLayout(side), self.search_field, (self.topics, 1), margins=12, spacing=8)
+        column = fill(QVBoxLayout(side), self.search_field, (self.topics, 1), margins=_EDGE_PX, spacing=8)
         shortcuts = QPushButton(tr("Keyboard shortcuts"))
         shortcuts.setAccessibleName(tr("Keyboard shortcuts"))
         shortcuts.clicked.connect(self.shortcuts_requested)
@@ -109,9 +109,9 @@ class HelpPage(FocusFirst):
         about.clicked.connect(self.about_requested)
         column.addWidget(about)
         row = fill(QHBoxLayout(self), side, 1, margins=0, spacing=0)
-        self.text.setMaximumWidth(820)
+        self._buttons = (shortcuts, log, about)
         self.text.document().setDocumentMargin(16)
-        fill(row, (self.text, 12), 1)
+        fill(row, (self.text, 1000), 1)
 
     def _search(self, words: str) -> None:
         self._found = search(self.pages, words)
@@ -186,8 +186,11 @@ class HelpPage(FocusFirst):
         return f"<style>{style}</style><body><h2>{escape(title)}</h2>{body}</body>"
 
     def _fit(self) -> None:
-        """The list leaves most of a narrow window to the text; its titles wrap."""
-        self._side.setFixedWidth(min(self._theme.px(_LIST_WIDTH), max(_LIST_WIDTH, round(_LIST_SHARE * self.width()))))
+        """The list leaves most of a narrow window to the text; its titles wrap. Lines keep their number of letters."""
+        self.text.setMaximumWidth(max(_TEXT_WIDTH, self._theme.px(_TEXT_WIDTH)))
+        share = max(_LIST_WIDTH, round(_LIST_SHARE * self.width()))
+        words = max(button.sizeHint().width() for button in self._buttons) + 2 * _EDGE_PX
+        self._side.setFixedWidth(max(words, min(self._theme.px(_LIST_WIDTH), share)))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
@@ -15,10 +15,10 @@ from PySide6.QtCore import QObject, Signal
 from app.history import backups, cells, writer
 from app.history.bulk import BulkWriter
 from app.history.cells import Bad
-from app.history.schema import HistoryUnusableError
+from app.history.schema import HistoryUnusableError, Tell
 from app.history.statements import storable
 from app.history.unsaved import UnsavedCopy
-from app.history.upgrade import refuse_later, upgrade
+from app.history.upgrade import is_earlier, refuse_later, upgrade
 from app.history.writer import HistoryWriter, WriteJob
 from app.language import tr
 
@@ -45,12 +45,17 @@ _KNOWN_AS = {
 """Names of the columns as a person knows them."""
 
 
+Work = Callable[[Tell], None]
+Upgrading = Callable[[Work], None]
+
+
 class HistoryFile(QObject):
     """The history file at ``path`` (":memory:" is not supported: two connections share it).
 
     A damaged file is renamed and a new one begun; :attr:`notice` then holds the sentence for people.
     Answers that were streaming when the program last ended are marked interrupted, deleted chats are removed for good.
-    A file of an earlier version is copied and brought up to date (app/history/upgrade.py).
+    A file of an earlier version is copied and brought up to date (app/history/upgrade.py), inside ``upgrading``, which
+    calls what it is given, on any thread, and returns after that, or raises what it raised.
     What cannot be written waits in order and is tried again; until then reading shows it all the same.
     Raises HistoryUnusableError (a later version wrote it, or it or its folder cannot be written).
     Signals come from the writer thread: connect QObjects.
@@ -65,9 +70,10 @@ class HistoryFile(QObject):
     recovered = Signal()
     """Everything is written after some of it had failed."""
 
-    def __init__(self, path: Path, parent: QObject | None = None) -> None:
+    def __init__(self, path: Path, parent: QObject | None = None, upgrading: Upgrading | None = None) -> None:
         super().__init__(parent)
         self._path = path
+        self._upgrading: Upgrading = upgrading or (lambda work: work(lambda _: None))
         self.notice = ""
         self.removed: list[str] = []
         """The ids of chats that were removed for good when this file was opened."""
@@ -182,7 +188,10 @@ class HistoryFile(QObject):
         _keep_private(self._path)
         connection = self._connect(10.0)
         try:
-            upgrade(connection, self._path)
+            if is_earlier(connection):
+                self._upgrading(lambda tell: upgrade(connection, self._path, tell))
+            else:
+                upgrade(connection, self._path)
             connection.execute("UPDATE messages SET state = 'interrupted' WHERE state = 'streaming'")
             self.removed = [row[0] for row in connection.execute("SELECT id FROM chats WHERE deleted")]
             connection.execute("DELETE FROM chats WHERE deleted")

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.history import cells, search
 from app.history.cells import Bad
-from app.history.file import HistoryFile
+from app.history.file import HistoryFile, Upgrading
 from app.history.records import Folder, ListedChat, SearchHit
 from app.history.statements import packed
 
@@ -19,8 +19,8 @@ _LISTED = ", ".join(cells.LISTED)
 class ListStore(HistoryFile):
     """The history as far as the list of chats knows it."""
 
-    def __init__(self, path: Path, parent: QObject | None = None) -> None:
-        super().__init__(path, parent)
+    def __init__(self, path: Path, parent: QObject | None = None, upgrading: Upgrading | None = None) -> None:
+        super().__init__(path, parent, upgrading)
         self._listed: tuple[tuple[int, int | None], list[ListedChat]] = ((0, None), [])
         """What the list showed last, and the connection and version of the file that it is of."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from engine.base.lines import split_lines
 
@@ -204,6 +205,16 @@ CREATE TRIGGER draft_documents_delete AFTER DELETE ON draft_documents BEGIN
 MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6, _V7, _V8, _V9, _V10, _V11, _V12, _V13)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
+_EVERY = "SELECT number, content FROM messages WHERE state != 'streaming';"
+"""Ends a statement that indexes every message, which is what a migration spends its time with."""
+_AT_ONCE = 20_000
+"""Messages that are indexed before it is told how far that is."""
+_GATHERED, _USUAL = 64 << 20, 1 << 20
+"""Bytes of an index that FTS5 gathers in memory before it writes them, in a migration and usually: what is gathered
+once need not be merged."""
+
+Tell = Callable[[float], object]
+"""Told the share of the work that is done, 0..1."""
 
 
 class HistoryUnusableError(Exception):
@@ -224,23 +235,55 @@ def version_of(connection: sqlite3.Connection) -> int:
     return version
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+def migrate(connection: sqlite3.Connection, tell: Tell = lambda _: None) -> None:
     """Bring the file to VERSION in one transaction: whatever ends it early, the file is as it was.
 
     Raises sqlite3.Error. ``connection`` is one without implicit transactions (isolation_level None).
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Read again behind the lock: another process may have done it in the meantime.
-        for number in range(version_of(connection), VERSION):
-            for statement in _statements(MIGRATIONS[number]):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number + 1}")
+        found = version_of(connection)  # behind the lock: another process may have done it in the meantime
+        scripts = [[*_statements(script)] for script in MIGRATIONS[found:VERSION]]
+        begins = _begins(connection) if found else []
+        pieces = len(begins) * sum(_indexes(statement) for script in scripts for statement in script)
+        done = 0
+        for number, script in enumerate(scripts, found + 1):
+            for statement in script:
+                if not _indexes(statement):
+                    connection.execute(statement)
+                    continue
+                table = statement.split()[2]  # INSERT INTO it
+                gather = f"INSERT INTO {table} ({table}, rank) VALUES ('hashsize', ?)"
+                connection.execute(gather, (_GATHERED,))
+                for sql, values in _pieces(statement, begins):
+                    connection.execute(sql, values)
+                    done += 1
+                    tell(done / pieces)
+                connection.execute(gather, (_USUAL,))
+            connection.execute(f"PRAGMA user_version = {number}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _indexes(statement: str) -> bool:
+    return statement.rstrip().endswith(_EVERY)
+
+
+def _begins(connection: sqlite3.Connection) -> list[int]:
+    """The first of every _AT_ONCE messages."""
+    return [number for (number,) in connection.execute("SELECT number FROM messages ORDER BY number")][::_AT_ONCE]
+
+
+def _pieces(statement: str, begins: Sequence[int]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The statement for so many messages at a time: all of them, but it can be told in between how far it is."""
+    sql = statement.rstrip().removesuffix(";")
+    for begin, end in pairwise(begins):
+        yield f"{sql} AND number >= ? AND number < ?", (begin, end)
+    for begin in begins[-1:]:
+        yield f"{sql} AND number >= ?", (begin,)
 
 
 def _statements(script: str) -> Iterator[str]:

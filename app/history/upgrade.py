@@ -8,10 +8,13 @@ from pathlib import Path
 
 from app import version
 from app.history import backups
-from app.history.schema import VERSION, MigrationError, TooNewError, migrate, version_of
+from app.history.schema import VERSION, MigrationError, Tell, TooNewError, migrate, version_of
 from app.language import tr
 
 log = logging.getLogger(__name__)
+
+_COPIED = 0.1
+"""The share of the work that is done with the copy, about."""
 
 
 def refuse_later(connection: sqlite3.Connection, path: Path) -> None:
@@ -43,7 +46,12 @@ def refuse_later(connection: sqlite3.Connection, path: Path) -> None:
     raise TooNewError(f"{sentence} {back}")
 
 
-def upgrade(connection: sqlite3.Connection, path: Path) -> None:
+def is_earlier(connection: sqlite3.Connection) -> bool:
+    """True for a history of an earlier version, False for an empty one too."""
+    return 0 < version_of(connection) < VERSION
+
+
+def upgrade(connection: sqlite3.Connection, path: Path, tell: Tell = lambda _: None) -> None:
     """Bring the history at ``path`` up to date, a copy of it first. Raises MigrationError, and sqlite3.Error where the
     file cannot be read."""
     found = version_of(connection)
@@ -65,10 +73,11 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
             )
         ) from error
     if copy is None:
-        upgrade(connection, path)
+        upgrade(connection, path, tell)
         return
+    tell(_COPIED)
     try:
-        migrate(connection)
+        migrate(connection, lambda share: tell(_COPIED + (1 - _COPIED) * share))
     except sqlite3.Error as error:
         raise MigrationError(
             tr(

@@ -39,7 +39,7 @@ from app.theme.widgets import FocusFirst, fill, named, say, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
-_LIST_WIDTH, _WIDTH = 240, 1000
+_LIST_WIDTH, _WIDTH, _SENTENCE_WIDTH = 240, 1000, 820
 _LIST_SHARE = 0.26
 """Share of the window's width that the list takes at most, with larger text."""
 _TURNS = {int(Qt.Key.Key_Left): -1, int(Qt.Key.Key_Right): 1}
@@ -164,7 +164,7 @@ class LabView(FocusFirst):
         column = fill(QVBoxLayout(body), margins=(24, 16, 18, 0), spacing=10)
         head = fill(QHBoxLayout(), (self.title, 1), self.everything, self.save, margins=(0, 0, 6, 0), spacing=12)
         fill(column, head, self.models, self.said, self.saved)
-        self._scroll = scrolling(title=tr("Experiment"))
+        self._scroll = scrolling(title=tr("Experiment"), sideways=True)
         for each in (self.topics, self._scroll):
             each.installEventFilter(self)
         self.lesson = IntoView(self._scroll)
@@ -181,6 +181,8 @@ class LabView(FocusFirst):
     def _fit(self) -> None:
         self._fit_side()
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
+        for sentence in (self.said, self.saved):
+            sentence.setMaximumWidth(self._theme.px(_SENTENCE_WIDTH))
         self.save.setFixedWidth(self._theme.px(96))
 
     def _fit_side(self) -> None:

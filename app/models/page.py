@@ -238,7 +238,7 @@ class ModelsPage(FocusFirst):
             self._views.addWidget(scrolling(view))
         self._views.addWidget(self.report)
         fill(column, (self._views, 1), self._tray)
-        fill(QHBoxLayout(self), 1, (body, 12), 1, margins=0)
+        fill(QHBoxLayout(self), 1, (body, 1000), 1, margins=0)
 
     def _fit(self) -> None:
         self._body.setMaximumWidth(self._theme.px(_WIDTH) + 48)
@@ -452,4 +452,4 @@ class ModelsPage(FocusFirst):
 def _list() -> tuple[QVBoxLayout, QScrollArea]:
     inside = QWidget()
     column = fill(QVBoxLayout(inside), 1, margins=(0, 0, 6, 0), spacing=8)
-    return column, scrolling(inside)
+    return column, scrolling(inside, sideways=True)

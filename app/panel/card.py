@@ -20,7 +20,8 @@ from app.theme.widgets import ElidedLabel, FillBar, clear, fill, named
 from engine.protocol import CompareProgress
 
 RUNNING_PX, FOUND_PX = 72, 168
-"""Its height while it measures, and with what was found: longer words are scrolled."""
+"""Its height while it measures, and the least with what was found: it is as high as its words, and scrolls those that
+the panel has no room for."""
 EDGE_PX = 6
 
 
@@ -36,7 +37,8 @@ class ResultCard(QFrame):
         self.key = ""
         self._near: QWidget | None = None
         self._lines: Sequence[EffectLine] = ()
-        self._high = RUNNING_PX
+        self._found = False
+        """True if what was found is on show."""
         named(self, "panel.card", card="tip", focusPolicy=Qt.FocusPolicy.ClickFocus)
         self.hide()
         self._title = ElidedLabel("", "figure")
@@ -70,7 +72,7 @@ class ResultCard(QFrame):
         self.setAccessibleName(tr("Measuring {title}", title=title))
         self._say([], False)
         self.show_progress(tr("Measuring…"), None)
-        self._high = RUNNING_PX
+        self._found = False
         self.place()
         self.show()
         self.raise_()
@@ -92,7 +94,7 @@ class ResultCard(QFrame):
             self._at.hide()
             self._bar.hide()
             self._say(lines, both)
-            self._high = FOUND_PX
+            self._found = True
             self.place()
             self.setAccessibleName(f"{self._title.text()}: {self.words}")
 
@@ -111,10 +113,32 @@ class ResultCard(QFrame):
             return
         top_left = near.mapTo(parent, near.rect().topLeft())
         area = QRect(top_left, near.size())
-        height = self._theme.px(self._high)
-        fits = area.bottom() + height <= parent.height()
-        top = area.bottom() + 1 if fits else max(0, area.top() - height)
-        self.setGeometry(area.left() - EDGE_PX, top, area.width() + 2 * EDGE_PX, height)
+        width = area.width() + 2 * EDGE_PX
+        height = self._height(width)
+        below = parent.height() - area.bottom() - 1
+        if height <= below or below >= area.top():
+            top, height = area.bottom() + 1, min(height, below)
+        else:
+            height = min(height, area.top())
+            top = area.top() - height
+        self.setGeometry(area.left() - EDGE_PX, top, width, height)
+
+    def _height(self, width: int) -> int:
+        """The height that shows everything at a width, of which the view that it scrolls in is the most."""
+        if not self._found:
+            return self._theme.px(RUNNING_PX)
+        column = self.layout()
+        assert column is not None
+        column.invalidate()
+        edges = column.contentsMargins()
+        inner = width - edges.left() - edges.right() - 2 * self.frameWidth()
+        needed = (
+            column.totalSizeHint().height() - self._scroll.sizeHint().height() + self._said.totalHeightForWidth(inner)
+        )
+        parent = self.parentWidget()
+        view = parent.parentWidget() if parent is not None else None
+        most = view.height() if view is not None else needed
+        return max(self._theme.px(FOUND_PX), min(needed, most))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay where its row is."""
@@ -137,5 +161,6 @@ class ResultCard(QFrame):
             label = QLabel(line.text, textFormat=Qt.TextFormat.PlainText, wordWrap=True)
             set_role(label, line.tone)
             self._said.addWidget(label)
+            label.show()  # what is added to a layout is else counted in the next turn of the event loop
         self._said.addStretch(1)
         self.both.setVisible(both)

@@ -43,7 +43,7 @@ class ServerPage(FocusFirst):
         self.requests = RequestsView(state, theme)
         fill(column, self.requests, 1)
         holder = QWidget()
-        fill(QHBoxLayout(holder), 1, (self._body, 10), 1, margins=0)
+        fill(QHBoxLayout(holder), 1, (self._body, 1000), 1, margins=0)
         fill(QVBoxLayout(self), scrolling(holder, sideways=True), margins=0)
         state.changed.connect(self._show)
         theme.changed.connect(self._fit)

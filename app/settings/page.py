@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.gpu.section import PackSection
-from app.language import LANGUAGES, plural, tr
+from app.language import LANGUAGES, english, plural, together, tr
 from app.settings.appearance import SIZES
 from app.settings.columns import COLUMN_PX, GAP_PX, SettingColumns
 from app.settings.passages import EmbeddingChoice
@@ -237,7 +237,7 @@ class SettingsPage(FocusFirst):
         self._add(SettingRow(tr("Notify of answers that took longer than"), "", after, ("notify_after",)))
         about = tr("Shows or hides the window, begins a chat, quits.")
         if not QSystemTrayIcon.isSystemTrayAvailable():
-            about = f"{about} {tr('This desktop has no tray now.')}"
+            about = together(about, tr("This desktop has no tray now."))
         self._add(SettingRow(tr("Icon in the tray"), about, tray, ("tray",), show_tray))
         about = tr("The command Quit ends it.")
         self._add(SettingRow(tr("Closing the window leaves Kvasir in the tray"), about, close, ("close_to_tray",)))
@@ -248,12 +248,12 @@ class SettingsPage(FocusFirst):
         context = _number(1_048_576, 1024, MODEL_MAXIMUM)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
         about = tr("A shorter one needs less memory; some models can go beyond their own.")
-        self._add(SettingRow(tr("Longest context, tokens"), f"{about} {_NEXT_LOAD}", context, ("context",)))
+        self._add(SettingRow(tr("Longest context, tokens"), together(about, _NEXT_LOAD), context, ("context",)))
         known = ("auto", "cpu", "cuda")  # until the engine says what it has
         self._device = Segments(tr("Device"), known, [_DEVICES[key] for key in known], "settings.device")
         self._device.chosen.connect(lambda key: self._set(device=key))
         about = tr("Automatic takes a GPU where there is one, and of several the one with the most free memory.")
-        self._add(SettingRow(tr("Device"), f"{about} {_NEXT_LOAD}", self._device, ("device",)))
+        self._add(SettingRow(tr("Device"), together(about, _NEXT_LOAD), self._device, ("device",)))
         self._computing = caption(name="settings.computing")
         self._computing.hide()
         self._sections[-1].column.addWidget(self._computing)
@@ -262,11 +262,11 @@ class SettingsPage(FocusFirst):
         )
         quantise.chosen.connect(lambda key: self._set(quantise=key))
         self._add(
-            SettingRow(tr("Quantise 16-bit models on load"), f"{_QUANTISE} {_NEXT_LOAD}", quantise, ("quantise",))
+            SettingRow(tr("Quantise 16-bit models on load"), together(_QUANTISE, _NEXT_LOAD), quantise, ("quantise",))
         )
         draft = Toggle(self._theme)
         switched(draft, lambda on: self._set(draft=on))
-        about = f"{tr('If the model comes with one.')} {_NEXT_LOAD}"
+        about = together(tr("If the model comes with one."), _NEXT_LOAD)
         self._add(SettingRow(tr("Load the draft model too"), about, draft, ("draft",)))
         reload = named(
             QPushButton(tr("Reload model")), "settings.reload", title=tr("Reload model"), clicked=self.reload_requested
@@ -288,7 +288,7 @@ class SettingsPage(FocusFirst):
         self._fixed.valueChanged.connect(lambda: self._set_memory("fixed"))
         box = QWidget()
         fill(QHBoxLayout(box), self._share, self._fixed, self._memory, margins=0)
-        about = f"{tr('Automatic takes 85 % of what is free.')} {_NEXT_LOAD}"
+        about = together(tr("Automatic takes 85 % of what is free."), _NEXT_LOAD)
         self._add(SettingRow(tr("Memory for the engine"), about, box, ("memory",), self._show_memory))
 
     def _number(self, suffix: str, low: float, high: float, value: float) -> Fraction:
@@ -347,7 +347,7 @@ class SettingsPage(FocusFirst):
     def _search(self, text: str) -> None:
         words = text.casefold().split()
         found = sum([section.search(words, self._theme) for section in self._sections])
-        pack = has(_GPU_WORDS, words)
+        pack = has(f"{_GPU_WORDS} {english(_GPU_WORDS)}", words)
         self.gpu.setVisible(pack)
         self._computing.setVisible(bool(self._computing.text()) and not words)
         found += pack

@@ -9,7 +9,7 @@ from html import escape
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QVBoxLayout, QWidget
 
-from app.language import tr
+from app.language import english, tr
 from app.settings.store import UserSettings
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle, caption, fill, named, show_checked, tip
@@ -68,9 +68,10 @@ class SettingRow(QWidget):
         return any(getattr(settings, each) != getattr(DEFAULTS, each) for each in self.fields)
 
     def search(self, words: list[str], heading: str, theme: Theme) -> bool:
-        """Show the row if it, or the ``heading`` of its section, has all of the words, which it marks; no words are in
-        every row."""
-        found = has(f"{heading} {self.name} {self.about}", words)
+        """Show the row if it, or the ``heading`` of its section, has all of the words, be it in English, and mark them;
+        no words are in every row."""
+        texts = heading, self.name, self.about
+        found = has(" ".join([*texts, *map(english, texts)]), words)
         for label, text in ((self._name, self.name), (self._about, self.about)):
             marked = mark(text, words, theme) if found else ""
             label.setTextFormat(Qt.TextFormat.RichText if marked else Qt.TextFormat.PlainText)

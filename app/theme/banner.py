@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QWidget
 
 from app.language import tr
 from app.theme.icons import icon
@@ -14,7 +15,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import button_text, fill, named
 
 Tone = Literal["notice", "bad"]
-_ICON_PX = 14
+_ICON_PX, _WIDE_PX, _NARROW_PX = 14, 820, 480
 
 
 class Banner(QFrame):
@@ -33,7 +34,10 @@ class Banner(QFrame):
         self._other = named(QPushButton(), f"{name}.other", kind="quiet")
         self._other.hide()
         self._close = named(QToolButton(), title=tr("Close the notice"), clicked=self.hide, kind="quiet")
-        row = fill(QHBoxLayout(self), (self._label, 1), self._action, self._other, margins=(16, 6, 10, 6), spacing=12)
+        self._inner = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        buttons = fill(QHBoxLayout(), self._action, self._other, 1, spacing=12)
+        fill(self._inner, (self._label, 1000), buttons, 1, spacing=12)
+        row = fill(QHBoxLayout(self), (self._inner, 1), margins=(16, 6, 10, 6), spacing=12)
         fill(row, (self._close, 0, Qt.AlignmentFlag.AlignTop))
         self._recolour()
         theme.changed.connect(self._recolour)
@@ -56,7 +60,15 @@ class Banner(QFrame):
         restyle(self)
         self.show()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow banner the buttons stand below the words."""
+        super().resizeEvent(event)
+        narrow = event.size().width() < self._theme.px(_NARROW_PX)
+        down, across = QBoxLayout.Direction.TopToBottom, QBoxLayout.Direction.LeftToRight
+        self._inner.setDirection(down if narrow else across)
+
     def _recolour(self) -> None:
+        self._label.setMaximumWidth(max(_WIDE_PX, self._theme.px(_WIDE_PX)))
         side = self._theme.px(_ICON_PX)
         self._close.setIcon(icon(self._theme, "close", side))
         self._close.setIconSize(QSize(side, side))

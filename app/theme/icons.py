@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from PySide6.QtCore import QByteArray, QRectF, QSize, Qt
-from PySide6.QtGui import QIcon, QImage, QPainter, QPixmap
+from PySide6.QtGui import QGuiApplication, QIcon, QImage, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
 from app.paths import assets_dir
@@ -38,15 +38,20 @@ def _image(name: str, color: str, side: int) -> QImage:
 
 
 def icon(theme: Theme, name: str, size: int = 16, token: str = "mute") -> QIcon:
-    """The icon in a token's colour, and brighter while checked or pressed; for normal and doubled resolution."""
+    """The icon in a token's colour, and brighter while checked or pressed; for the resolution of each screen."""
     result = QIcon()
     t = theme.tokens
-    for ratio in (1.0, 2.0):
+    for ratio in _ratios():
         result.addPixmap(pixmap(name, getattr(t, token), size, ratio), QIcon.Mode.Normal, QIcon.State.Off)
         result.addPixmap(pixmap(name, t.text, size, ratio), QIcon.Mode.Active, QIcon.State.Off)
         result.addPixmap(pixmap(name, t.text, size, ratio), QIcon.Mode.Normal, QIcon.State.On)
         result.addPixmap(pixmap(name, t.line, size, ratio), QIcon.Mode.Disabled, QIcon.State.Off)
     return result
+
+
+def _ratios() -> list[float]:
+    """Pixels of the screen to a logical one: usual ones, and those of the screens. Qt enlarges no picture well."""
+    return sorted({1.0, 2.0, *(screen.devicePixelRatio() for screen in QGuiApplication.screens())})
 
 
 def app_icon() -> QIcon:

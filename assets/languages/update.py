@@ -141,7 +141,7 @@ def _lessons() -> Iterator[str]:
         yield from (*page.choices, *page.sides, *(setting.title for setting in page.adjustable))
         for paper in papers.figures(page.name):
             yield from (paper.claim, paper.setting)
-    yield finding.INSTEAD
+    yield from (finding.INSTEAD, finding.UNLEARNED)
 
 
 def _proposers() -> Iterator[str]:

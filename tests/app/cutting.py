@@ -16,7 +16,8 @@ _SLACK = 2
 
 def cut(root: QWidget) -> list[str]:
     """Labels and buttons whose words do not fit into them, or are outside of what they lie in; pairs that overlap."""
-    shown = [each for each in root.findChildren(QWidget) if each.isVisible() and _text(each).strip()]
+    inside = (each for each in root.findChildren(QWidget) if each.window() is root.window())  # not what is over it
+    shown = [each for each in inside if each.isVisible() and _text(each).strip()]
     return [*_too_small(shown), *_outside(shown, root), *_over_each_other(shown)]
 
 

@@ -308,6 +308,14 @@ def test_new_keys_are_pressed_in_the_list_and_hold_at_once(qtbot, program, dialo
     assert not dialog.reset.isEnabled()
 
 
+def test_the_list_of_keys_fits_into_a_narrow_window(qtbot, program, dialog):
+    qtbot.wait(1)
+    dialog.resize(600, 500)
+    qtbot.wait(1)
+    assert dialog.width() == 600
+    assert not dialog._area.horizontalScrollBar().isVisible()
+
+
 def test_keys_that_widgets_handle_are_listed_and_fixed(dialog):
     words = {label.text() for label in dialog.findChildren(QLabel)}
     assert {entry.words for entry in TABLE} <= words

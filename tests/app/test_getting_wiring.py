@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QPushButton
 from app import paths
 from app.program import WindowProgram
 from app.window.window import MainWindow
-from engine.protocol import CuratedModel, Download, Recommendation, Recommended, StoredModel
+from engine.protocol import CuratedModel, Download, Load, Recommendation, Recommended, StoredModel
 from engine.protocol.operations import ADD_DOWNLOAD, AddDownload
 from engine.services.operations import OperationFailed
 from tests.app.pressing import press
@@ -133,3 +133,23 @@ def test_who_has_a_model_of_his_own_is_offered_none(program: WindowProgram, tmp_
     assert not program.chat.welcome.get.isVisible()
     assert program.chat.welcome.more.button.isVisible()
     assert program.chat.findChild(QLabel, "welcome.get.said") is not None
+
+
+def test_a_document_for_the_bundled_model_leads_to_others(qtbot, start, tmp_path: Path) -> None:
+    program = start("--named", "kvasir-guide")
+    notice, composer = program.chat.notice, program.chat.composer
+    (tmp_path / "a.txt").write_text("The invoice of March is 42 euros.")
+    composer.take_files([tmp_path / "a.txt"])
+    qtbot.waitUntil(lambda: not composer.documents.reading)
+    assert notice.text == "", "another model reads it"
+    composer.clear()
+    program.link.send(Load(model="kvasir-guide"))
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.name == "kvasir-guide")
+    composer.take_files([tmp_path / "a.txt"])
+    qtbot.waitUntil(lambda: "Another model reads them better" in notice.text)
+    composer.clear()
+    assert notice.text == ""
+    composer.take_files([tmp_path / "a.txt"])
+    press(notice, "notice.action")
+    assert program.window.page == MainWindow.MODELS
+    qtbot.waitUntil(lambda: not composer.documents.reading)

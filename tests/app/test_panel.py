@@ -477,6 +477,11 @@ def test_the_card_says_how_far_a_measurement_is_and_what_it_found(qtbot, levels,
     levels.show_result(msgspec.structs.replace(result(effect()), key="kv_cache"), "What is a page?")
     assert "What is a page?" in card.words
     assert "2.1× more" in card.words
+    assert not card._scroll.verticalScrollBar().isVisible(), "it is as high as its words"
+    levels.resize(levels.width(), 180)
+    settle(qapp)
+    assert card.height() <= 180
+    levels.resize(levels.width(), 700)
     levels.show_progress("kv_cache", CompareProgress(id="2", done=1, total=8))
     qtbot.mouseClick(card.close_button, Qt.MouseButton.LeftButton)
     levels.show_progress("kv_cache", CompareProgress(id="2", done=2, total=8))

@@ -280,6 +280,19 @@ def test_the_search_shows_the_rows_with_all_words_counts_and_marks_them(page, th
     assert name.textFormat() is Qt.TextFormat.PlainText
 
 
+@pytest.mark.usefixtures("german")
+def test_the_search_knows_the_english_words_of_another_language(page):
+    everything = [each.name for each in page.rows]
+    assert "Textgröße" in everything
+    for words in ("text size", "textgröße", "schrift" if "schrift" in row(page, "Textgröße").about else "textgr"):
+        page.field.setText(words)
+        assert "Textgröße" in visible(page)
+    page.field.setText("shorter one needs less memory")  # a sentence of several
+    assert visible(page) == ["Längster Kontext, Token"]
+    page.field.setText("draft model")
+    assert len(visible(page)) == 1
+
+
 def test_a_changed_setting_is_reset_alone_or_all_of_them_after_a_question(page, path, theme):
     draft, size = row(page, "Load the draft model too"), row(page, "Text size")
     assert not page.reset.isEnabled()

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QGuiApplication, QTextDocument
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QColor, QGuiApplication, QIcon, QScreen, QTextDocument
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 import app
@@ -21,6 +21,16 @@ from app.theme.widgets import as_written, caption, named, tip
 
 APP = Path(app.__file__).parent
 LITERAL = re.compile(r"""["'(\s]#[0-9a-fA-F]{3,8}\b|(?<!\.)\brgba?\(|QColor\(\s*\d""")
+
+
+def test_icons_have_a_picture_for_the_pixels_of_each_screen(qapp, theme, monkeypatch):
+    for ratio in (1.0, 1.5, 2.0, 3.0):
+        monkeypatch.setattr(QScreen, "devicePixelRatio", lambda _, ratio=ratio: ratio)
+        shown = icon(theme, "sidebar", 18).pixmap(QSize(18, 18), ratio)
+        assert (shown.width(), shown.devicePixelRatio()) == (round(18 * ratio), ratio)
+        state = QIcon.Mode.Normal, QIcon.State.Off
+        sharp = pixmap("sidebar", theme.tokens.mute, 18, ratio)
+        assert icon(theme, "sidebar", 18).pixmap(QSize(18, 18), ratio, *state).toImage() == sharp.toImage()
 
 
 def test_no_colour_literal_outside_the_theme():

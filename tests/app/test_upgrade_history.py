@@ -8,16 +8,19 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtCore import QTimer
 
 from app import version
-from app.history import backups, schema, upgrade
+from app.history import backups, schema, upgrade, upgrading
 from app.history.schema import MIGRATIONS, VERSION, MigrationError, TooNewError
 from app.history.store import HistoryStore
+from app.history.upgrading import UpgradeWindow
 from engine.protocol import Tool, ToolConfig
 from tests.app import released_histories as released
 from tests.kit.examples import examples
@@ -269,6 +272,92 @@ def test_killed_anywhere_it_is_the_old_file_or_the_new_one(tmp_path: Path) -> No
         assert dump(path) == after
         assert sorted(file.name for file in path.parent.iterdir()) == ["history.db", f"history.db.before-{VERSION}"]
     assert seen == {"old", "new", "copying"}
+
+
+def test_it_is_told_how_far_the_upgrade_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "_AT_ONCE", 2)
+    told: list[float] = []
+    with contextlib.closing(sqlite3.connect(made(path, 1), isolation_level=None)) as connection:
+        upgrade.upgrade(connection, path, told.append)
+        assert connection.execute("INSERT INTO letters (letters) VALUES ('integrity-check')").fetchall() == []
+        assert connection.execute("INSERT INTO words (words) VALUES ('integrity-check')").fetchall() == []
+    assert told == sorted(told)
+    assert len(told) > 4
+    assert told[-1] == pytest.approx(1.0)
+
+
+def test_a_long_upgrade_is_in_sight_and_the_window_goes_with_it(
+    qapp, theme, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrading, "PATIENCE_MS", 0)
+    seen = threading.Event()
+
+    def windows() -> list[UpgradeWindow]:
+        return [each for each in qapp.topLevelWidgets() if isinstance(each, UpgradeWindow) and each.isVisible()]
+
+    def look() -> None:
+        if windows() and windows()[0].bar.fraction == 0.5:
+            windows()[0].close()  # which ends nothing
+            assert windows()
+            seen.set()
+
+    def work(tell: schema.Tell) -> None:
+        tell(0.5)
+        assert seen.wait(60)
+
+    timer = QTimer(interval=5)
+    timer.timeout.connect(look)
+    timer.start()
+    HistoryStore(
+        made(path, 1), upgrading=lambda whole: upgrading.in_sight(lambda tell: (work(tell), whole(tell)), theme, qapp)
+    ).close()
+    timer.stop()
+    assert seen.is_set()
+    assert windows() == []
+    assert schema_of(path) == VERSION
+
+
+def test_what_ends_an_upgrade_is_raised_where_it_was_asked_for(qapp, theme, path: Path) -> None:
+    def work(_: schema.Tell) -> None:
+        raise MigrationError("no room")
+
+    with pytest.raises(MigrationError, match="no room"):
+        HistoryStore(made(path, 1), upgrading=lambda _: upgrading.in_sight(work, theme, qapp))
+
+
+KILLED_IN_SIGHT = """
+import os, signal, sys
+from pathlib import Path
+from PySide6.QtWidgets import QApplication
+from app.history import schema, upgrading
+from app.history.store import HistoryStore
+from app.theme.theme import Theme
+
+app, theme, left = QApplication([]), Theme("dark"), int(sys.argv[2])
+schema._AT_ONCE = 2
+
+def killing(work):
+    def tell(share):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    upgrading.in_sight(lambda _: work(tell), theme, app)
+
+HistoryStore(Path(sys.argv[1]), upgrading=killing).close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_killed_while_it_is_in_sight_the_file_is_as_it_was(tmp_path: Path) -> None:
+    path = made(tmp_path / "history.db", 1)
+    before = dump(path)
+    done = run(KILLED_IN_SIGHT, path, 3)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert dump(path) == before
+    assert run(KILLED_IN_SIGHT, path, 0).returncode == 0
+    assert schema_of(path) == VERSION
 
 
 def later(path: Path) -> None:

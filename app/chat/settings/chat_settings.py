@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.chat.context.overflow import MEANINGS, TITLES
 from app.chat.settings.adapter_choice import AdapterChoice
@@ -95,7 +95,7 @@ FIELDS = (
     _Field("seed", tr("Seed"), tr("Empty draws a new one for each answer."), 0, 2**63 - 1, tr("Random"), int),
 )
 _NEUTRAL = Sampling()
-SYSTEM_PX, STOP_PX = 72, 52
+SYSTEM_PX, STOP_PX, VALUE_PX = 72, 52, 150
 
 
 class ChatSettings(QFrame):
@@ -120,12 +120,10 @@ class ChatSettings(QFrame):
         self.preset.chosen.connect(self._apply)
         self.preset.resized.connect(self._fit)
         self.system = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
-        self.system.setFixedHeight(SYSTEM_PX)
         self.system.setPlaceholderText(tr("What the model should know or how it should answer"))
         named(self.system, "system-prompt", title=tr("System prompt"))
         self.inputs = {field.name: self._input(field) for field in FIELDS}
         self.stop = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
-        self.stop.setFixedHeight(STOP_PX)
         named(self.stop, "sampling-stop", title=tr("Stop strings, one per line"), placeholderText=tr("one per line"))
         for text in (self.system, self.stop):
             text.textChanged.connect(self._on_edited)
@@ -139,7 +137,12 @@ class ChatSettings(QFrame):
         self._chat = ""
         self._left: tuple[str, dict[str, str]] = ("", {})
         """A chat, and what was typed there that is no valid value."""
+        self._corner = QPoint()
+        """The top right corner, on the screen."""
         self._arrange()
+        self._theme = theme
+        theme.changed.connect(self._size)
+        self._size()
 
     def show_for(
         self,
@@ -158,10 +161,8 @@ class ChatSettings(QFrame):
             self.inputs[name].setText(text)
         self._on_edited()
         self.show_overflow(overflow)
-        self.resize(self.sizeHint())
-        room = self.screen().availableGeometry()
-        left, top = at.x() - self.width(), min(at.y(), room.bottom() - self.height())
-        self.move(max(room.left(), left), max(room.top(), top))
+        self._corner = at
+        self._place()
         self.show()
         self.system.setFocus()
         self.opened.emit()
@@ -231,7 +232,6 @@ class ChatSettings(QFrame):
 
     def _input(self, field: _Field) -> QLineEdit:
         edit = named(QLineEdit(self), f"sampling-{field.name}", title=field.title, tooltip=tip(field.help))
-        edit.setFixedWidth(150)
         edit.textEdited.connect(self._on_edited)
         return edit
 
@@ -252,7 +252,6 @@ class ChatSettings(QFrame):
             grid.addWidget(label, 2 * row, 0)
             fill(grid, (self.inputs[field.name], 2 * row, 1), (self._problems[field.name], 2 * row + 1, 0, 1, 2))
         grid.addWidget(QLabel(tr("Stop strings"), self), 2 * len(FIELDS), 0)
-        self.stop.setFixedWidth(150)
         grid.addWidget(self.stop, 2 * len(FIELDS), 1)
         column.addLayout(grid)
 
@@ -320,6 +319,25 @@ class ChatSettings(QFrame):
         self._check()
         name = self._applied if self._applied in self._presets else ""
         self.preset.show_for(self._presets, name, bool(name) and self._presets[name] != Preset(*self.values()))
+
+    def _place(self) -> None:
+        """As large as it needs to be and as the screen is, its top right corner at the button's."""
+        for part in self.findChildren(QWidget):
+            part.ensurePolished()  # how large it is depends on its style
+        for layout in self.findChildren(QLayout):
+            layout.invalidate()
+        self._scroll.updateGeometry()
+        self.resize(self.sizeHint())
+        room = self.screen().availableGeometry()
+        left, top = self._corner.x() - self.width(), min(self._corner.y(), room.bottom() - self.height())
+        self.move(max(room.left(), left), max(room.top(), top))
+
+    def _size(self) -> None:
+        """Fields have room for as many letters as at the usual text size."""
+        self.system.setFixedHeight(max(SYSTEM_PX, self._theme.px(SYSTEM_PX)))
+        self.stop.setFixedHeight(max(STOP_PX, self._theme.px(STOP_PX)))
+        for edit in (*self.inputs.values(), self.stop):
+            edit.setFixedWidth(max(VALUE_PX, self._theme.px(VALUE_PX)))
 
     def _fit(self) -> None:
         self._scroll.updateGeometry()

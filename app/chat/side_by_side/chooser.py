@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
@@ -87,16 +87,19 @@ class SeveralDialog(QDialog):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self.choices[0].setFocus()
+        QTimer.singleShot(0, self, self._fit)  # how high its words are is known once all have their style
 
     def _show_rows(self, count: int) -> None:
         for place, (label, choice) in enumerate(zip(self._rows, self.choices, strict=True)):
             label.setVisible(place < count)
             choice.setVisible(place < count)
-        width = self._theme.px(WIDTH_PX)
-        self._column.activate()
-        height = self._column.totalHeightForWidth(width)
+        self._fit()
+
+    def _fit(self) -> None:
         room = room_of(self)
-        self.resize(min(width, room.width()), min(height, room.height()))
+        width = min(self._theme.px(WIDTH_PX), room.width())
+        self._column.activate()
+        self.resize(width, min(self._column.totalHeightForWidth(width), room.height()))
 
     def _accept(self) -> None:
         self.chosen.emit([choice.key for choice in self.choices if not choice.isHidden()])

@@ -20,6 +20,7 @@ from app.theme.widgets import ElidedLabel, fill, named, say, take_out
 LEAST_PX = 260
 """Least width of a column at the usual text size; where less is left, they stand in rows."""
 MOST_PX = 800
+"""The most that a column is wide at the usual text size, and at smaller ones."""
 GAP_PX, SIDE_PX, PAD_PX = 12, 24, 14
 """Pixels between two frames, beside all of them, and between a frame and its text."""
 
@@ -121,7 +122,8 @@ class AnswerFrames(QObject):
 
     def _width(self, room: int) -> int:
         columns = self._across(room)
-        return max(120, min(MOST_PX, (room - 2 * SIDE_PX - (columns - 1) * GAP_PX) // columns))
+        most = max(MOST_PX, self._theme.px(MOST_PX))
+        return max(120, min(most, (room - 2 * SIDE_PX - (columns - 1) * GAP_PX) // columns))
 
     def _frame(self, message: StoredMessage) -> ColumnFrame:
         frame = ColumnFrame(message, self._page)

@@ -32,6 +32,7 @@ FRAME_MS = 33
 PATIENCE = 4
 """A frame that took long is followed by a pause of this many times as long, so that the window stays at hand."""
 COLUMN_PX = 820
+"""The most that the column is wide at the usual text size, and at smaller ones."""
 SIDE_PX = 24
 TOP_PX = 20
 NEAR = 1.0
@@ -57,6 +58,11 @@ class _Told(NamedTuple):
     queued: str = ""
     calls: Calls = lambda _: []
     saved: Saved = lambda _: []
+
+
+def column_px(theme: Theme) -> int:
+    """The most that the column is wide: lines keep their number of letters when the text grows."""
+    return max(COLUMN_PX, theme.px(COLUMN_PX))
 
 
 class Transcript(QScrollArea):
@@ -299,7 +305,7 @@ class Transcript(QScrollArea):
         return next((item for item in reversed(self._items) if item.message.id == message_id), None)
 
     def _column(self) -> int:
-        return max(120, min(COLUMN_PX, self._room()) - 2 * SIDE_PX)
+        return max(120, min(column_px(self._theme), self._room()) - 2 * SIDE_PX)
 
     def _width(self, item: TranscriptItem) -> int:
         """Pixels that an item has across."""

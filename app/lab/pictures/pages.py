@@ -34,7 +34,7 @@ class PagesPainter(Painter):
         self._ratio = 1.0
 
     def paint(self, painter: QPainter, room: QRectF) -> None:
-        ratio = self._ratio = painter.device().devicePixelRatio()
+        ratio = self._ratio = painter.device().devicePixelRatioF()
         canvas = self._canvas = Canvas(self.theme, ChatHues(), round(self.theme.px(2 * LARGEST) * ratio))
         canvas.show(self._arrays, int(room.width() * ratio), int(room.height() * ratio), grows=False)
         canvas.image.setColor(0, 0)  # the ground between the cells is the widget's own

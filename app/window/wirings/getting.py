@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject
 from app import paths
 from app.chat.get_card import Line
 from app.chat.page import ChatPage
+from app.chat.welcome import BUNDLED
 from app.gpu.words import Button
 from app.language import known, tr
 from app.link.link import EngineLink
@@ -27,6 +28,7 @@ from engine import protocol
 
 ARRIVED = "arrived"
 FAILED = "getting"
+TINY = "tiny model"  # not shown
 
 
 class GettingWiring(QObject):
@@ -56,6 +58,7 @@ class GettingWiring(QObject):
         for asked in (chat.models_asked, selector.get_asked):
             asked.connect(find)
         chat.file_asked.connect(selector.open_file)
+        chat.composer.documents.changed.connect(self._on_documents)
         welcome.get.acted.connect(self._act)
         library.arrived.connect(self._on_arrived)
         library.failed.connect(self._on_failed)
@@ -82,6 +85,7 @@ class GettingWiring(QObject):
             self._notice.clear(ARRIVED)
         if not self._is_bundled(message.card.path):
             self._asked = False
+            self._chat.notice.clear(TINY)
         self._library.verdicts.ask()
         self._show()
 
@@ -101,6 +105,19 @@ class GettingWiring(QObject):
         self._arrived = path
         text = tr("{name} is here.", name=name)
         self._notice.say(text, topic=ARRIVED, action=tr("Chat with it"), act=lambda: self._load(path))
+
+    def _on_documents(self) -> None:
+        """Say what the bundled model makes of a document before it is asked."""
+        card, documents = self._link.card, self._chat.composer.documents.attached
+        notice = self._chat.notice
+        if documents and card is not None and card.name == BUNDLED and not notice.text:
+            text = tr(
+                "The model that comes with Kvasir is tiny and knows only its manual: what it says about documents is "
+                "often wrong. Another model reads them better."
+            )
+            notice.say(text, topic=TINY, action=tr("Get a model…"), act=self._chat.models_asked.emit)
+        elif not documents or card is None or card.name != BUNDLED:
+            notice.clear(TINY)
 
     def _on_failed(self, sentence: str) -> None:
         """Report a failure of what the first screen asked for where it was asked; pages report theirs themselves."""

@@ -1860,6 +1860,10 @@
         <translation>gelesene Schlüssel und Werte je Token</translation>
     </message>
     <message>
+        <source>kvasir-guide never learned to find a code that is hidden in a long text.</source>
+        <translation>kvasir-guide hat nie gelernt, einen Code in einem langen Text zu finden.</translation>
+    </message>
+    <message>
         <source>kvasir-needle, which comes with Kvasir, can show it.</source>
         <translation>kvasir-needle, das mit Kvasir kommt, kann es zeigen.</translation>
     </message>

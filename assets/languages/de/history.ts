@@ -415,6 +415,10 @@
         <translation>Das Fenster lässt sich währenddessen benutzen.</translation>
     </message>
     <message>
+        <source>This version of Kvasir keeps them in another way. It happens once, a copy of the chats as they were is kept, and nothing is lost if it is interrupted. Then the window opens.</source>
+        <translation>Diese Version von Kvasir speichert sie anders. Das geschieht einmal; eine Kopie der bisherigen Chats bleibt erhalten, und bei einer Unterbrechung geht nichts verloren. Danach öffnet sich das Fenster.</translation>
+    </message>
+    <message>
         <source>Thought for a moment</source>
         <translation>Einen Moment nachgedacht</translation>
     </message>
@@ -461,6 +465,10 @@
     <message>
         <source>You</source>
         <translation>Sie</translation>
+    </message>
+    <message>
+        <source>Your chats are being brought up to date</source>
+        <translation>Die Chats werden auf den neuen Stand gebracht</translation>
     </message>
     <message>
         <source>a date</source>

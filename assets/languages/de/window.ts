@@ -72,6 +72,10 @@
         <translation>Holen</translation>
     </message>
     <message>
+        <source>Get a model…</source>
+        <translation>Modell holen…</translation>
+    </message>
+    <message>
         <source>Go to {page}</source>
         <translation>Gehe zu {page}</translation>
     </message>
@@ -242,6 +246,10 @@
     <message>
         <source>The engine of the GPU pack stopped again and again, so the processor computes now. Repair the pack, or look into the log file for the reason.</source>
         <translation>Die Engine des GPU-Pakets brach immer wieder ab, darum rechnet jetzt der Prozessor. Das Paket reparieren oder den Grund in der Protokolldatei nachsehen.</translation>
+    </message>
+    <message>
+        <source>The model that comes with Kvasir is tiny and knows only its manual: what it says about documents is often wrong. Another model reads them better.</source>
+        <translation>Das mitgelieferte Modell ist winzig und kennt nur sein Handbuch: Was es über Dokumente sagt, ist oft falsch. Ein anderes Modell liest sie besser.</translation>
     </message>
     <message>
         <source>The others: {reason}.</source>

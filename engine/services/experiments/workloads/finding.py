@@ -17,6 +17,7 @@ from engine.services.experiments.workloads import needle
 MODEL = "kvasir-needle"
 """The bundled model that is trained for it."""
 INSTEAD = f"{MODEL}, which comes with Kvasir, can show it."
+UNLEARNED = f"{BUNDLED} never learned to find a code that is hidden in a long text."
 DEPTHS = (0.02, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.98)
 KEPT = 0.75
 """The share of what is found with everything that a technique must keep, so that it shows what it teaches."""
@@ -32,7 +33,7 @@ def refuses(model: LoadedModel, least: int) -> Refusal | None:
     if model.model is None or model.files is None:
         return Refusal("The model keeps its keys and values in a way of its own.", INSTEAD)
     if Path(model.command.path) == bundled_folder() / BUNDLED:
-        return Refusal(f"{BUNDLED} never learned to find a code that is hidden in a long text.", INSTEAD)
+        return Refusal(UNLEARNED, INSTEAD)
     if model.card.context < least + 2 * QUESTION:
         why = f"The model's context is {model.card.context:,} tokens; a text in which finding something is hard has "
         return Refusal(f"{why}{least:,} or more.", INSTEAD)
