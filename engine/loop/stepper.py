@@ -507,6 +507,7 @@ class Stepper:
                 drafting=work,
                 captured=None if runner.graphs is None else not runner.eager,
                 eager=runner.eager,
+                late="" if runner.graphs is None else runner.graphs.late,
                 trees=trees_of(taken),
                 phases=self._phases.take(),
                 ended=tuple(self._ended),

@@ -27,14 +27,18 @@ class Numerics:
     ``refines``: of 8 bits, those spans of 32 get 16 that a layer names (`NativeLinear.refined`). ``observer`` is shown
     each layer with what it multiplies, ``[T, in_features]`` in packed order, while it is measured.
 
-    ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
+    ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``. ``early``: in
+    these, kernels start before the one before has ended, where the GPU can; ``ahead``: bytes of the next weights that
+    they then have fetched into the level-2 cache.
     """
 
     __slots__ = (
         "_activations",
+        "ahead",
         "automatic",
         "batch_invariant",
         "cascade",
+        "early",
         "graphs",
         "observer",
         "quantises",
@@ -46,7 +50,7 @@ class Numerics:
     ) -> None:
         self.batch_invariant, self.cascade, self.graphs, self.quantises = batch_invariant, cascade, graphs, quantises
         self._activations = self.automatic = LEAST_BITS
-        self.refines = False
+        self.refines, self.early, self.ahead = False, False, 0
         self.observer: Callable[[Any, Tensor], None] | None = None
 
     @property
