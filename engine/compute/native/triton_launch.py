@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -79,16 +79,18 @@ class Variants:
         """Launch ``kernel``, whose first argument is a tensor; ``keywords()`` are constants and options, asked for
         where the key is new on its device. ``early``: it may be launched early; ``weights`` are most of what it reads,
         where no kernel writes them."""
+        more: Mapping[str, Any] = {}
         if early:
-            key, args, keywords = _placed(key, args, keywords, weights)
+            key, ahead, more = _placed(key, weights)
+            args = *args, *ahead
         if _gathered is not None:
             steady_keys()
-            _gathered.append(Launch(kernel, grid, args, keywords()))
+            _gathered.append(Launch(kernel, grid, args, {**keywords(), **more}))
             return
         place = kernel, args[0].get_device(), key  # code is loaded on one device
         found = self._found.get(place)
         if found is None:
-            named = keywords()
+            named = {**keywords(), **more}
             steady_keys()
             code = kernel[grid](*args, **named)
             if hasattr(code, "function"):  # nothing is compiled in the interpreter
@@ -96,7 +98,7 @@ class Variants:
                 self._found[place] = _Variant(code, constants)
             return
         if CHECKED:
-            _check(kernel, found, grid, args, keywords())
+            _check(kernel, found, grid, args, {**keywords(), **more})
         found.code[grid](*args, *found.constants)
 
 
@@ -148,19 +150,19 @@ def early(order: Weights = (), room: int = 0) -> Iterator[None]:
         _chain = before
 
 
-def _placed(
-    key: Hashable, args: tuple[Any, ...], keywords: Callable[[], dict[str, Any]], weights: Tensor | None
-) -> tuple[Hashable, tuple[Any, ...], Callable[[], dict[str, Any]]]:
-    """A launch that may be early, as its place in the step has it."""
+_LATE: Mapping[str, Any] = {"EARLY": False}
+
+
+def _placed(key: Hashable, weights: Tensor | None) -> tuple[Hashable, tuple[Any, Any], Mapping[str, Any]]:
+    """Key, last arguments, and further keywords of a launch that may be early, as its place in the step has it."""
     if _noted is not None:
         _noted.append(weights)
     if _chain is None:
-        return key, (*args, None, None), lambda: {**keywords(), "EARLY": False}
+        return key, (None, None), _LATE
     follows, ahead = _chain.following()
     size = None if ahead is None else min(_chain.room, ahead.nbytes)
-    words = {"EARLY": True, "launch_pdl": follows}
     own = key, follows, None if ahead is None else ahead.dtype
-    return own, (*args, ahead, size), lambda: {**keywords(), **words}
+    return own, (ahead, size), {"EARLY": True, "launch_pdl": follows}
 
 
 class Launch(NamedTuple):

@@ -198,7 +198,9 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
     """Of all kinds of cache, and norms in float32: what was compiled at the first launch fits the others."""
     found: dict[tuple[object, ...], object] = {}
 
-    def launch(of: Variants, kernel: Any, key: Any, grid: Any, args: Any, keywords: Any) -> None:
+    def launch(
+        of: Variants, kernel: Any, key: Any, grid: Any, args: Any, keywords: Any, *more: Any, **early: Any
+    ) -> None:
         variant = Launch(kernel, grid, args, keywords()).variant()
         assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
 

@@ -47,8 +47,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
     options = triton_launch._placed
 
     def without_option(*args: Any) -> Any:
-        key, args, keywords = options(*args)
-        return key, args, lambda: {name: value for name, value in keywords().items() if name != "launch_pdl"}
+        key, last, more = options(*args)
+        return key, last, {name: value for name, value in more.items() if name != "launch_pdl"}
 
     def assembled(asm: str, constraints: str, values: list[Any], types: list[Any], pure: bool, pack: int) -> Any:
         numbers = [value.data for value in values]
