@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.gpu.check import apart, notes
-from tests.gpu.check.first import decisions, kernels, plan, run
+from tests.gpu.check.first import decisions, plan, run
 from tests.gpu.check.first.plan import BY_NAME, PARTS, Part
 from tests.gpu.check.notes import Notes, Setting
 
@@ -177,7 +177,9 @@ FIGURES: dict[str, dict[str, Any]] = {
                   "8192": {"256": {"microseconds": 10.0}}},
         "int4": {"8192": {"256": {"microseconds": 12.0}}},
     }),
-    "chain": part({"as served": {"us": 66.0}, "unfused": {"us": 80.0}, "replays": {"differ": 0}}),
+    "chain": part({"as served": {"us": 66.0}, "unfused": {"us": 80.0}, "replays": {"differ": 0},
+                   "early": {"us": 60.0}, "4 MB ahead": {"us": 57.0}, "8 MB ahead": {"us": 58.0},
+                   "early replays": {"differ": 0}}),
     "early": part({"producer": {"wrong": 0, "control": 49}}),
     "engine": part({"decode 1": {"greedy": {"both": {"tok/s": 655.0}}},
                     "profile": {"both": {"top": [{"kernel": "multiply", "us a step": 900.0}]}}}),
@@ -210,6 +212,8 @@ def test_each_decision_names_its_number() -> None:
     assert told["fewest keys of a split, 512 keys"] == "64"
     assert told["keys of int4, 8192"].startswith("its kernel does not pay")
     assert told["a layer"] == "as the model of a step has it"
+    assert told["a layer that starts early"] == "turn it on for this card"
+    assert told["megabytes fetched ahead"] == "4 MB ahead"
     assert told["decode 1"] == "reached"
     assert told["rows of torch's product (MANY_PLANE_ROWS)"] == "above 256"
     assert told["answers"] == "mend it first"
@@ -243,6 +247,18 @@ def test_each_decision_names_its_number() -> None:
          "at least 16 KB"),
         ("prompts", {"128": {"packed": 9.0, "dequantised": 5.0}}, "rows of torch's product (MANY_PLANE_ROWS)",
          "from fewer than 128"),
+        ("chain", {"as served": {"us": 90.0}}, "a layer that starts early", ""),
+        ("chain", {"as served": {"us": 60.0}, "early": {"us": 59.0}}, "a layer that starts early",
+         "leave it off: it gains nothing"),
+        ("chain", {"as served": {"us": 60.0}, "early": {"us": 50.0}}, "a layer that starts early",
+         "leave it off until its replays are compared"),
+        ("chain", {"as served": {"us": 60.0}, "early": {"us": 50.0}, "early replays": {"differ": 1}},
+         "a layer that starts early", "off: its replays differ"),
+        ("chain", {"as served": {"us": 60.0}, "early": {"us": 50.0}, "4 MB ahead": {"us": 49.5}},
+         "megabytes fetched ahead", "leave it out"),
+        ("early", {"producer": {"wrong": 1, "control": 9}}, "a layer that starts early", "off: its replays differ"),
+        ("engine", {"decode 1": {"greedy": {"both": {"tok/s": 600.0}, "early": {"tok/s": 650.0}}}}, "decode 1",
+         "reached"),
         ("chain", {"as served": {"us": 90.0}}, "a layer", "mend the model of a step, or what it is served by"),
         ("chain", {"as served": {"us": 90.0}, "unfused": {"us": 80.0}}, "fused kernels", "off: they are slower"),
         ("rows", {"32 rows": {"o": cuts(served=1.0) | {"x": {"microseconds": "much"}}}}, "some rows", ""),
@@ -252,14 +268,6 @@ def test_other_figures_decide_otherwise(name: str, figures: dict[str, Any], abou
     found = decided(**{name: part(figures)})
     assert about in found
     assert found[about].do == do
-
-
-def test_a_chain_of_kernels_has_the_result_that_is_expected_of_it() -> None:
-    assert [kernels.chained(links) for links in (1, 2, 3)] == [1, 5, 18]
-    long = torch.zeros(1, dtype=torch.int32)
-    for link in range(kernels.CHAINED):
-        long = 3 * long + link + 1
-    assert kernels.chained(kernels.CHAINED) == int(long)
 
 
 def compiled(kernel: Any, signature: dict[str, str], constants: dict[int, Any], **options: Any) -> list[str]:
@@ -290,11 +298,11 @@ def test_a_program_has_no_more_under_way_than_it_is_said_to() -> None:
 
 def test_the_control_reads_before_it_waits() -> None:
     pytest.importorskip("triton")
-    from tests.gpu.check import probes
+    from engine.compute.native import early_kernels
 
     signature = {"x": "*i32", "y": "*i32", "COUNT": "constexpr", "WAITS": "constexpr"}
     for waits in (True, False):
-        lines = compiled(probes.after, signature, {2: 128, 3: waits}, num_warps=4, launch_pdl=True)
+        lines = compiled(early_kernels.after, signature, {2: 128, 3: waits}, num_warps=4, launch_pdl=True)
         kinds = [line.split()[0] for line in lines if line.startswith(("LDG", "STG", "ACQBULK"))]
         wait = kinds.index("ACQBULK")
         assert ("LDG.E" in kinds[:wait] or "LDG.E.128" in kinds[:wait]) == (not waits), kinds

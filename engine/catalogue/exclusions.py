@@ -57,6 +57,7 @@ _NO_CACHE = Setting(keys.KV_CACHE, (False,))
 LATENTS = "This model caches latents, which its heads share: they are kept in 16 bits."
 _NO_DRAFTS = "Speculation needs the KV cache: switch speculation off first."
 _NOTHING_KEPT = "Without the KV cache nothing is kept from one step to the next."
+_NOT_CAPTURED = "Kernels start early in captured steps alone, and no step is captured."
 NOT_IN_TREE = "Only what prefix caching keeps is saved."
 _IDLE = (
     Idle(keys.PAGE_RESERVATION, _NO_CACHE, _NOTHING_KEPT),
@@ -81,6 +82,9 @@ _IDLE = (
         "Batch-invariant arithmetic plans every row on the host, which cannot be captured.",
     ),
     Idle(keys.CUDA_GRAPHS, _NO_CACHE, "Without the KV cache every step has another size."),
+    Idle(keys.EARLY_LAUNCH, Setting(keys.CUDA_GRAPHS, (False,)), _NOT_CAPTURED),
+    Idle(keys.EARLY_LAUNCH, Setting(keys.BATCH_INVARIANT, (True,)), _NOT_CAPTURED),
+    Idle(keys.EARLY_LAUNCH, _NO_CACHE, _NOT_CAPTURED),
     Idle(
         keys.PACKED_KERNEL,
         Setting(keys.WEIGHTS, ("16bit",)),
@@ -110,6 +114,8 @@ _MISSING: Mapping[Capability, str] = {
     "async steps": "Only a GPU that samples by Kvasir's own kernels can be given steps ahead: kvasir doctor says what "
     "runs here.",
     "graphs": "Only steps with Kvasir's own kernels for attention can be captured: kvasir doctor says what runs here.",
+    "early launch": "Only NVIDIA GPUs of compute capability 9.0 or newer start a kernel before the one before it has "
+    "ended.",
 }
 
 EXCLUSIONS: list[Exclusion] = []

@@ -44,4 +44,46 @@ NUMERICS = (
         "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)",
         relevant=Relevance(capabilities=("graphs",)),
     ),
+    Option(
+        key=keys.EARLY_LAUNCH,
+        title="Early launch",
+        group="Numerics",
+        default=False,
+        metric=SPEED,
+        applies="live",
+        explains="Lets each kernel of a captured step start before the one before it has ended: it asks for the "
+        "weights that it will need, and waits only before it reads what others write. "
+        "Without it the GPU's memory idles between any two kernels; no GPU has measured yet what that costs.",
+        shows="tokens per second, and whether the steps were captured so",
+        helps="Decoding one answer on a GPU with fast memory, where the time between kernels counts most.",
+        costs="Kernels compiled once more, at the first step that is captured so. Nothing in the text: kernels compute "
+        "the same. Each GPU tries it first, and steps are captured without it where that fails.",
+        source=("engine/compute/native/early.py", "engine/compute/native/early_kernels.py"),
+        also=("programmatic dependent launch", "PDL", "dependent launch"),
+        reference="CUDA C++ Programming Guide, Programmatic Dependent Launch and Synchronization "
+        "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#programmatic-dependent-launch-and-synchronization)",
+        pointless_without=("graphs", "early launch"),
+        compare=(False, True),
+    ),
+    Option(
+        key=keys.FETCHED_AHEAD,
+        title="Megabytes fetched ahead",
+        group="Numerics",
+        default=0,
+        metric=SPEED,
+        applies="live",
+        explains="How much of the next kernel's weights a kernel has fetched into the GPU's level-2 cache: attention "
+        "while it waits, a product at its end. More than half of that cache would push out what was fetched before.",
+        shows="tokens per second",
+        helps="Decoding with early launch, where a kernel finds no room to start early. Try 4 to 16.",
+        costs="Memory traffic of its own where too much is fetched. Nothing in the text.",
+        source=("engine/compute/native/early_kernels.py", "engine/compute/native/triton_launch.py"),
+        also=("L2 prefetch", "prefetch into L2"),
+        minimum=0,
+        maximum=32,
+        zero_means="none",
+        of=(keys.EARLY_LAUNCH, (True,)),
+        pointless_without=("graphs", "early launch"),
+        compare=(0, 8),
+    ),
 )

@@ -166,6 +166,8 @@ class EngineOptions:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
         numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
+        numerics.early = bool(self.values[keys.EARLY_LAUNCH])
+        numerics.ahead = int(self.values[keys.FETCHED_AHEAD]) << 20
         chosen = str(self.values[keys.ACTIVATIONS]).removesuffix("bit")
         numerics.activations = numerics.automatic if self.automatic_activations else int(chosen)
         numerics.refines = self.automatic_activations

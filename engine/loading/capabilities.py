@@ -13,6 +13,7 @@ from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
 from engine.compute.models import arenas
 from engine.compute.models.base import CausalLM
+from engine.compute.native import early
 from engine.compute.native.gpu import TURING
 from engine.compute.native.library import declines as native_declines
 from engine.compute.native.proof import machine_declines
@@ -45,6 +46,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         "quantised activations": quantises_activations(lm),
         "shared reads": all(_reads_shared_keys_once(lm, kv) for kv in forms(model.stores[0])),
         "graphs": _captures(model, lm),
+        "early launch": early.unavailable(model.device) is None,
         "async steps": draws_there(model),
     }
     cached: list[KVTechnique | PolicyTechnique] = [*records(KVTechnique), *records(PolicyTechnique)]

@@ -505,6 +505,7 @@ class Stepper:
                 drafting=work,
                 captured=None if unworthy else not runner.eager,
                 eager=runner.eager,
+                late="" if runner.graphs is None else runner.graphs.late,
                 trees=trees_of(taken),
                 phases=self._phases.take(),
                 ended=tuple(self._ended),

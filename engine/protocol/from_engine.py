@@ -342,6 +342,8 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     """Captured steps, as a share of all; None where none can be."""
     eager_reason: str = ""
     """Most frequent reason that the others were not."""
+    late_reason: str = ""
+    """Most frequent reason that no kernel of a captured step starts early, where that was asked for."""
     gpu: GpuReading | None = None
     """None on a CPU, and where the driver says nothing."""
     joules_per_token: float | None = None

@@ -58,7 +58,7 @@ TYPES = {torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32"
          torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.float64: "*fp64"}  # fmt: skip
 MORE_SPILLED = 0 if triton_version == "3.6.0" else 16
 """Instructions that may be spilled beyond what the kernels were made for: 3.7.1 spills up to 14 more in some."""
-OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
+OPTIONS = triton_launch.OPTIONS
 INPUTS, OUTPUTS = 4096, 256
 
 

@@ -57,8 +57,10 @@ STARTS_EARLY = ("H200", "H100", "5090")
 class Kernel(NamedTuple):
     """``programs`` of ``warps`` each, at most ``resident`` on a multiprocessor, which read ``turns`` pieces of
     ``piece`` bytes, ``ahead`` of them asked for at once, and execute ``work`` instructions a warp and turn, ``before``
-    the first request and ``after`` the last turn. A kernel that only waits takes ``fixed`` seconds instead. As soon as
-    a kernel starts, it has ``fetched`` bytes of the next kernel's weights brought into the level-2 cache."""
+    the first request and ``after`` the last turn. A kernel that only waits takes ``fixed`` seconds instead. It has
+    ``fetched`` bytes of the next kernel's weights brought into the level-2 cache, one that only waits as soon as it
+    starts, another one each program's share after its last turn. With ``own`` a program has so many of its pieces
+    brought there before it waits for x, and asks for none else."""
 
     programs: int = 1
     warps: int = 4
@@ -71,6 +73,7 @@ class Kernel(NamedTuple):
     before: float = 0.0
     after: float = 0.0
     fetched: float = 0.0
+    own: int = 0
 
 
 def product(outputs: int, inputs: int, slices: int, work: float = 445.0) -> Kernel:
@@ -105,6 +108,7 @@ class _Run:
         self.ends: list[float | None] = [None] * len(chain)
         self.opened = 0  # kernels whose programs may start
         self.arrived: dict[tuple[int, int, int], float] = {}
+        self.near: dict[tuple[int, int, int], float] = {}  # pieces on their way into the level-2 cache
         self.waiting: set[tuple[int, int, int]] = set()
         self.begun: dict[tuple[int, int], float] = {}
         self.held: dict[int, list[int]] = {}  # programs that have no input yet
@@ -145,16 +149,16 @@ class _Run:
 
     def _begin(self, now: float, number: int) -> None:
         kernel, program = self.chain[number], self.started[number]
-        if program == 0 and kernel.fetched:
-            following = next((n for n in range(number + 1, len(self.chain)) if self.chain[n].turns), number)
-            self.served = max(self.served, now) + kernel.fetched / self.card.bandwidth
-            self.cached[following] += kernel.fetched
-            self.cached_at[following] = self.served
+        if program == 0 and not kernel.turns:
+            self._fetch_ahead(now, number, kernel.fetched)
         self.started[number] += 1
         self.free -= kernel.warps
         now += self._issued(kernel.before)
-        for piece in range(min(kernel.ahead, kernel.turns)):
-            self._at(now, "ask", (number, program, piece))
+        for piece in range(min(kernel.own, kernel.turns)):
+            self._at(now, "fetch", (number, program, piece))
+        if not kernel.own:
+            for piece in range(min(kernel.ahead, kernel.turns)):
+                self._at(now, "ask", (number, program, piece))
         before = self.ends[number - 1] if number else -math.inf
         self.begun[number, program] = now
         if before is None:
@@ -162,16 +166,39 @@ class _Run:
         else:
             self._input(now, number, program, before)
 
+    def _fetch_ahead(self, now: float, number: int, size: float) -> None:
+        following = next((n for n in range(number + 1, len(self.chain)) if self.chain[n].turns), number)
+        if size and following != number:
+            self.served = max(self.served, now) + size / self.card.bandwidth
+            self.cached[following] += size
+            self.cached_at[following] = self.served
+
     def _input(self, now: float, number: int, program: int, before: float) -> None:
         """Its input is on its way: the kernel before ended at ``before``."""
         ready = max(now, before + (self.hand_over if self.early else 0.0))
         kernel = self.chain[number]
+        if kernel.own:
+            for piece in range(min(kernel.ahead, kernel.turns)):
+                self._at(ready, "ask", (number, program, piece))
         self._at(ready + (kernel.fixed or X), "end" if kernel.fixed else "ready", (number, program, 0))
+
+    def _fetch(self, now: float, place: tuple[int, int, int]) -> None:
+        """Bring a program's own piece into the level-2 cache, if it is not there or on its way."""
+        number = place[0]
+        piece = self.chain[number].piece
+        if self.cached[number] >= piece:
+            self.cached[number] -= piece
+            self.near[place] = self.cached_at[number]
+        else:
+            self.served = max(self.served, now) + piece / self.card.bandwidth
+            self.near[place] = max(now + self.card.latency, self.served)
 
     def _ask(self, now: float, place: tuple[int, int, int]) -> None:
         number = place[0]
         piece = self.chain[number].piece
-        if self.cached[number] >= piece:
+        if place in self.near:
+            self.arrived[place] = max(now, self.near.pop(place)) + HIT
+        elif self.cached[number] >= piece:
             self.cached[number] -= piece
             self.arrived[place] = max(now + HIT, self.cached_at[number])
         else:
@@ -196,6 +223,7 @@ class _Run:
         if piece + 1 < kernel.turns:
             self._at(done, "ready", (number, program, piece + 1))
         else:
+            self._fetch_ahead(done, number, kernel.fetched / kernel.programs)
             self._at(done + self._issued(kernel.after) + DRAIN, "end", place)
 
     def _issued(self, instructions: float) -> float:
@@ -294,6 +322,10 @@ def ring(processors: int, outputs: int, inputs: int, ahead: int = 3) -> Kernel:
     return Kernel(processors, 8, turns, piece, 1.91 * 16 * inputs / 256, ahead, 1, before=NORM)
 
 
+HAND_OVERS = (0.6, 0.9, 1.2, 1.5)
+"""Microseconds from the end of a kernel to its results in the next one, which no card has measured."""
+
+
 class Design(NamedTuple):
     """Kernels of a layer on a card with so many multiprocessors; ``early``: they start before the one before ends."""
 
@@ -307,6 +339,21 @@ def _fused(processors: int) -> list[Kernel]:
     _, qkv, _, _, _, o, _, up, _, down = served(processors)
     qkv, up = (kernel._replace(before=kernel.before + NORM) for kernel in (qkv, up))
     return [qkv, ATTENTION, o, up, down]
+
+
+def _starting(processors: int, fetched: float = 0.0) -> list[Kernel]:
+    """The same, of which the products fetch the weights of their first turn before they wait, and norms come
+    afterwards; attention has o's weights fetched, and down the next layer's q, k and v."""
+    qkv, attention, o, up, down = _fused(processors)
+
+    def starting(kernel: Kernel, norm: bool = False) -> Kernel:
+        return kernel._replace(own=1, before=kernel.before - NORM * norm, after=kernel.after + NORM * norm)
+
+    sizes = (ROW * 4096 * 4096, ROW * 6144 * 4096)
+    return [
+        *(starting(qkv, True), attention._replace(fetched=min(fetched, sizes[0])), starting(o), starting(up, True)),
+        starting(down)._replace(fetched=min(fetched, sizes[1])),
+    ]
 
 
 def _resident(processors: int, fetched: float = 0.0) -> list[Kernel]:
@@ -330,6 +377,8 @@ DESIGNS = (
     Design("ten kernels, 2 slices everywhere", lambda _: ten(2, 2, 2)),
     Design("ten kernels, as served", served),
     Design("five kernels, the same products", _fused),
+    Design("the same, started early", _starting, early=True),
+    Design("the same, 16 MB ahead", lambda processors: _starting(processors, 16e6), early=True),
     Design("ten kernels, resident products", _ten_resident),
     Design("five kernels, resident products", _resident),
     Design("the same, early launch", _resident, early=True),
@@ -339,9 +388,9 @@ DESIGNS = (
 
 
 @functools.cache
-def step_of(design: Design, card: Card) -> float:
+def step_of(design: Design, card: Card, hand_over: float = 0.9 * US) -> float:
     """Seconds of a step of one answer of an 8B in groups of 128, whose head is in 16 bits."""
-    return _step(card, design.layer(card.processors), design.early)
+    return _step(card, design.layer(card.processors), design.early, hand_over)
 
 
 def ceiling(card: Card) -> float:
@@ -349,8 +398,8 @@ def ceiling(card: Card) -> float:
     return (LAYERS * LAYER_BYTES + HEAD) / card.bandwidth
 
 
-def _step(card: Card, layer: Sequence[Kernel], early: bool = False) -> float:
-    return LAYERS * _layer(layer, early, card) + HEAD / card.bandwidth + OTHERS
+def _step(card: Card, layer: Sequence[Kernel], early: bool = False, hand_over: float = 0.9 * US) -> float:
+    return LAYERS * _layer(layer, early, card, hand_over) + HEAD / card.bandwidth + OTHERS
 
 
 def published_step(card: Card) -> float:
@@ -406,9 +455,9 @@ def layer_seconds(card: Card) -> float:
     return _layer(served(card.processors), False, card)
 
 
-def _layer(layer: Sequence[Kernel], early: bool, card: Card) -> float:
+def _layer(layer: Sequence[Kernel], early: bool, card: Card, hand_over: float = 0.9 * US) -> float:
     """Seconds that one more layer takes among others."""
-    two, three = (seconds(card, [*layer] * count, early) for count in (2, 3))
+    two, three = (seconds(card, [*layer] * count, early, hand_over) for count in (2, 3))
     return three - two
 
 
@@ -443,6 +492,9 @@ def main() -> None:
         counts, alone = (len(mixture(each)) for each in (False, True)), card.bandwidth / bytes_a_step
         print("a mixture (35B-A3B), {:6}: {} kernels a layer".format(name, " and ".join(map(str, counts))),
               f"{1 / sorted_by:.0f} and {1 / few:.0f} tok/s{early}, reading alone {alone:.0f}")  # fmt: skip
+    for design in (each for each in DESIGNS if each.early):
+        steps = ", ".join(f"{over:.1f} µs: {1 / step_of(design, H200, over * US):.0f}" for over in HAND_OVERS)
+        print(f"{design.name:34} tok/s on an H200 by hand-over, {steps}")
 
 
 if __name__ == "__main__":

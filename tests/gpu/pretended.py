@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -330,8 +330,15 @@ def batch_of(shape: Shape, config: ModelConfig) -> Batch:
     return batch
 
 
-def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None, fused: bool = True) -> Trace:
-    """What one forward asks of the GPU, the batch's own copy left out; ``fused`` as for :func:`pretended`."""
+def traced(
+    config: ModelConfig,
+    shape: Shape = Shape(),
+    numerics: Numerics | None = None,
+    fused: bool = True,
+    room: int | None = None,
+) -> Trace:
+    """What one forward asks of the GPU, the batch's own copy left out; ``fused`` as for :func:`pretended`. ``room``:
+    launches are early, and so many bytes are fetched ahead."""
     batch = batch_of(shape, config)
     pages = 1 + sum(-(-(start + count) // 16) for start, count in shape.sequences)
     with pretended(fused) as trace:
@@ -340,10 +347,12 @@ def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | Non
         kv = new_store(config, pages, config.dtype, CUDA, shape.kind)
         attention = AttentionDispatcher(source.numerics)
         # A first forward makes what is kept from step to step; batches are different objects each time.
-        model.forward(on_cuda(batch), kv, attention)
+        with triton_launch.noting() as order:
+            model.forward(on_cuda(batch), kv, attention)
         moved = on_cuda(batch)
         trace.clear()
-        model.forward(moved, kv, attention)
+        with nullcontext() if room is None else triton_launch.early(order, room):
+            model.forward(moved, kv, attention)
     return trace
 
 

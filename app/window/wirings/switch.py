@@ -141,6 +141,9 @@ class SwitchWiring(QObject):
         share = "" if frame.captured is None else tr("{share:.0f} % of steps", share=100 * frame.captured)
         why = tr("The others: {reason}.", reason=known(frame.eager_reason)) if frame.eager_reason else ""
         self._panel.show_live(keys.CUDA_GRAPHS, share, why)
+        late = frame.late_reason
+        why = tr("Steps are captured without it: {reason}.", reason=known(late)) if late else ""
+        self._panel.show_live(keys.EARLY_LAUNCH, tr("not in force") if late else "", why)
 
     def _set_tint(self, on: bool) -> None:
         self._store.update(tint=on)

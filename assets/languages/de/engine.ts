@@ -488,6 +488,10 @@
         <translation>EAGLE-3 macht 6,65 Token je Schritt, EAGLE 3,98 und Medusa 2,59.</translation>
     </message>
     <message>
+        <source>Early launch</source>
+        <translation>Früher Start</translation>
+    </message>
+    <message>
         <source>Eight codes lie hidden in a text of 8,000 tokens. If each head may read no more than 64, how many times less is read for a token?</source>
         <translation>In einem Text von 8.000 Token sind acht Codes versteckt. Wievielmal weniger wird je Token gelesen, wenn jeder Kopf höchstens 64 lesen darf?</translation>
     </message>
@@ -592,6 +596,10 @@
         <translation>So viele Token liest jeder Kopf eines neuen Tokens, in ganzen Seiten zu sechzehn; eine davon ist die Seite, die gerade geschrieben wird. Die ersten beiden Schichten lesen alles, ebenso die Token des Prompts.</translation>
     </message>
     <message>
+        <source>How much of the next kernel&apos;s weights a kernel has fetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was fetched before.</source>
+        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel in den Level-2-Cache der GPU holen lässt: die Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was vorher geholt wurde.</translation>
+    </message>
+    <message>
         <source>In a month of real chats 74.1 % of Vicuna-33B&apos;s prompt tokens came from the cache, which made its first token come 1.7 times as fast on average.</source>
         <translation>In einem Monat echter Chats kamen 74,1 % der Prompt-Token von Vicuna-33B aus dem Cache; sein erstes Token kam dadurch im Mittel 1,7-mal so schnell.</translation>
     </message>
@@ -692,6 +700,10 @@
         <translation>Bewahrt die Seiten fertiger Antworten nach ihrem Text in einem Radixbaum auf, sodass der Anfang, den ein Prompt mit einem früheren teilt, nicht neu berechnet wird. Die nächste Runde eines Chats, eine geänderte letzte Frage und ein gemeinsamer Systemprompt kosten dann nur, was neu ist.</translation>
     </message>
     <message>
+        <source>Kernels start early in captured steps alone, and no step is captured.</source>
+        <translation>Kernel starten nur in aufgezeichneten Schritten früh, und kein Schritt wird aufgezeichnet.</translation>
+    </message>
+    <message>
         <source>Keys have a few channels that are much larger than the others: give each channel its own scale, and a few bits are enough.</source>
         <translation>Schlüssel haben wenige Kanäle, die viel größer als die anderen sind: Mit einer eigenen Skala je Kanal genügen wenige Bits.</translation>
     </message>
@@ -722,6 +734,10 @@
     <message>
         <source>Layers in 4 bits take about a quarter of the memory, for a little quality: larger models fit, and there is less to read for each token.</source>
         <translation>Schichten in 4 Bit brauchen etwa ein Viertel des Speichers und kosten wenig Qualität: Größere Modelle haben Platz, und je Token ist weniger zu lesen.</translation>
+    </message>
+    <message>
+        <source>Lets each kernel of a captured step start before the one before it has ended: it asks for the weights that it will need, and waits only before it reads what others write. Without it the GPU&apos;s memory idles between any two kernels; no GPU has measured yet what that costs.</source>
+        <translation>Lässt jeden Kernel eines aufgezeichneten Schrittes starten, bevor der vorige zu Ende ist: Er fordert die Gewichte an, die er brauchen wird, und wartet erst, bevor er liest, was andere schreiben. Ohne dies ruht der Speicher der GPU zwischen je zwei Kerneln; was das kostet, hat noch keine GPU gemessen.</translation>
     </message>
     <message>
         <source>Llama-2 of 7B, 13B and 70B parameters, 4 bits a weight in groups of 128, perplexity on WikiText-2.</source>
@@ -850,6 +866,10 @@
     <message>
         <source>Medusa heads alone make Vicuna 7B 2.18 times and 13B 2.33 times as fast; with the model trained along (Medusa-2) both become 2.83 times as fast.</source>
         <translation>Medusa-Köpfe allein machen Vicuna 7B 2,18-mal und 13B 2,33-mal so schnell; wird das Modell mittrainiert (Medusa-2), werden beide 2,83-mal so schnell.</translation>
+    </message>
+    <message>
+        <source>Megabytes fetched ahead</source>
+        <translation>Vorab geholte Megabyte</translation>
     </message>
     <message>
         <source>Memory</source>
@@ -1034,6 +1054,10 @@
     <message>
         <source>Only Kvasir&apos;s own kernel for processors quantises activations, and not where float32 was asked for.</source>
         <translation>Nur Kvasirs eigener Kernel für Prozessoren quantisiert Aktivierungen, und nicht, wo float32 verlangt ist.</translation>
+    </message>
+    <message>
+        <source>Only NVIDIA GPUs of compute capability 9.0 or newer start a kernel before the one before it has ended.</source>
+        <translation>Nur NVIDIA-GPUs ab Compute Capability 9.0 starten einen Kernel, bevor der vorige zu Ende ist.</translation>
     </message>
     <message>
         <source>Only a GPU that samples by Kvasir&apos;s own kernels can be given steps ahead: kvasir doctor says what runs here.</source>
@@ -1972,6 +1996,10 @@
         <translation>nicht früher</translation>
     </message>
     <message>
+        <source>none</source>
+        <translation>keine</translation>
+    </message>
+    <message>
         <source>not at all</source>
         <translation>gar nicht</translation>
     </message>
@@ -2302,6 +2330,10 @@
     <message>
         <source>tokens per second, and the share of steps that were captured</source>
         <translation>Token je Sekunde und der Anteil aufgezeichneter Schritte</translation>
+    </message>
+    <message>
+        <source>tokens per second, and whether the steps were captured so</source>
+        <translation>Token je Sekunde und ob die Schritte so aufgezeichnet wurden</translation>
     </message>
     <message>
         <source>tokens per step</source>

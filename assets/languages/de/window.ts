@@ -232,6 +232,10 @@
         <translation>Spekulation ist an: {drafter} entwirft Token für {name}.</translation>
     </message>
     <message>
+        <source>Steps are captured without it: {reason}.</source>
+        <translation>Schritte werden ohne ihn aufgezeichnet: {reason}.</translation>
+    </message>
+    <message>
         <source>Text size</source>
         <translation>Textgröße</translation>
     </message>
@@ -290,6 +294,10 @@
     <message>
         <source>model loaded</source>
         <translation>Modell geladen</translation>
+    </message>
+    <message>
+        <source>not in force</source>
+        <translation>nicht in Kraft</translation>
     </message>
     <message>
         <source>{name} is here.</source>

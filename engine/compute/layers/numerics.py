@@ -28,17 +28,21 @@ class Numerics:
     each layer with what it multiplies, ``[T, in_features]`` in packed order, while it is measured.
 
     ``graphs``: steps are captured where they can be; never with ``batch_invariant``. ``changes`` grows with each change
-    of what a captured product would go on to do as it did.
+    of what a captured product would go on to do as it did. ``early``: in CUDA graphs kernels start before the one
+    before has ended, where the GPU can; ``ahead``: bytes of the next weights that they then have fetched into the
+    level-2 cache.
     """
 
     __slots__ = (
         "_activations",
         "_quantises",
         "_refines",
+        "ahead",
         "automatic",
         "batch_invariant",
         "cascade",
         "changes",
+        "early",
         "graphs",
         "observer",
     )
@@ -49,6 +53,7 @@ class Numerics:
         self.batch_invariant, self.cascade, self.graphs = batch_invariant, cascade, graphs
         self._activations = self.automatic = LEAST_BITS
         self._quantises, self._refines, self.changes = quantises, False, 0
+        self.early, self.ahead = False, 0
         self.observer: Callable[[Any, Tensor], None] | None = None
 
     @property

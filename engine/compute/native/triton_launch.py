@@ -8,13 +8,17 @@ decides the variant, and the code found at its first launch is launched without 
 * constants follow the other parameters in the kernel's signature.
 
 :func:`gathering` takes launches down instead of making them; what it gathered can be compiled by several threads.
+
+Within :func:`early` the launches that may be early are: their programs start beside those of the kernel before, as soon
+as all of that are there, and wait for its end by themselves (programmatic dependent launch). Such a kernel's parameters
+end with ``ahead`` and ``ahead_bytes``, and its constants with EARLY: see early_kernels.py.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -25,6 +29,8 @@ from torch import Tensor
 Grid = tuple[int, int, int]
 CHECKED = os.environ.get("KVASIR_CHECK_LAUNCHES", "0") not in ("", "0")
 """True if every launch is compared with what Triton itself would have launched: for tests."""
+OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion", "launch_pdl")
+"""Keywords of a launch that are no parameters of its kernel."""
 
 
 @functools.cache
@@ -61,18 +67,30 @@ class Variants:
         self._found: dict[Hashable, _Variant] = {}
 
     def launch(
-        self, kernel: Any, key: Hashable, grid: Grid, args: tuple[Any, ...], keywords: Callable[[], dict[str, Any]]
+        self,
+        kernel: Any,
+        key: Hashable,
+        grid: Grid,
+        args: tuple[Any, ...],
+        keywords: Callable[[], dict[str, Any]],
+        early: bool = False,
+        weights: Tensor | None = None,
     ) -> None:
         """Launch ``kernel``, whose first argument is a tensor; ``keywords()`` are constants and options, asked for
-        where the key is new on its device."""
+        where the key is new on its device. ``early``: it may be launched early; ``weights`` are most of what it reads,
+        where no kernel writes them."""
+        more: Mapping[str, Any] = {}
+        if early:
+            key, ahead, more = _placed(key, weights)
+            args = *args, *ahead
         if _gathered is not None:
             steady_keys()
-            _gathered.append(Launch(kernel, grid, args, keywords()))
+            _gathered.append(Launch(kernel, grid, args, {**keywords(), **more}))
             return
         place = kernel, args[0].get_device(), key  # code is loaded on one device
         found = self._found.get(place)
         if found is None:
-            named = keywords()
+            named = {**keywords(), **more}
             steady_keys()
             code = kernel[grid](*args, **named)
             if hasattr(code, "function"):  # nothing is compiled in the interpreter
@@ -80,8 +98,71 @@ class Variants:
                 self._found[place] = _Variant(code, constants)
             return
         if CHECKED:
-            _check(kernel, found, grid, args, keywords())
+            _check(kernel, found, grid, args, {**keywords(), **more})
         found.code[grid](*args, *found.constants)
+
+
+Weights = Sequence[Tensor | None]
+"""What the launches of a step that may be early read, in their order."""
+
+
+class _Chain:
+    """Early launches of a step, one after the other."""
+
+    def __init__(self, order: Weights, room: int) -> None:
+        self.order, self.room, self.count = order, room, 0
+
+    def following(self) -> tuple[bool, Tensor | None]:
+        """Whether another launch was before this one, and the weights of the next."""
+        self.count += 1
+        ahead = self.order[self.count] if self.room and self.count < len(self.order) else None
+        # What is fetched begins at an address that 16 divides.
+        return self.count > 1, None if ahead is None or ahead.data_ptr() % 16 else ahead
+
+
+_chain: _Chain | None = None
+_noted: list[Tensor | None] | None = None
+
+
+@contextmanager
+def noting() -> Iterator[list[Tensor | None]]:
+    """The weights of launches that may be early are appended to the list."""
+    global _noted
+    before, _noted = _noted, []
+    try:
+        yield _noted
+    finally:
+        _noted = before
+
+
+@contextmanager
+def early(order: Weights = (), room: int = 0) -> Iterator[None]:
+    """Launches of a step are early where they may be: all but the first, before which all before it has ended.
+
+    ``order`` is what :func:`noting` gave for the same step. A kernel before one that multiplies has up to ``room``
+    bytes of that one's weights fetched into the level-2 cache.
+    """
+    global _chain
+    before, _chain = _chain, _Chain(order, room)
+    try:
+        yield
+    finally:
+        _chain = before
+
+
+_LATE: Mapping[str, Any] = {"EARLY": False}
+
+
+def _placed(key: Hashable, weights: Tensor | None) -> tuple[Hashable, tuple[Any, Any], Mapping[str, Any]]:
+    """Key, last arguments, and further keywords of a launch that may be early, as its place in the step has it."""
+    if _noted is not None:
+        _noted.append(weights)
+    if _chain is None:
+        return key, (None, None), _LATE
+    follows, ahead = _chain.following()
+    size = None if ahead is None else min(_chain.room, ahead.nbytes)
+    own = key, follows, None if ahead is None else ahead.dtype
+    return own, (ahead, size), {"EARLY": True, "launch_pdl": follows}
 
 
 class Launch(NamedTuple):
@@ -142,13 +223,13 @@ def gathering(found: list[Launch] | None = None) -> Iterator[list[Launch]]:
 
 @contextmanager
 def launching() -> Iterator[None]:
-    """Launches are made again, within :func:`gathering` too: a trial has to compute."""
-    global _gathered
-    before, _gathered = _gathered, None
+    """Launches are made again, within :func:`gathering` too: a trial has to compute. It is no part of a step."""
+    global _gathered, _chain, _noted
+    before, _gathered, _chain, _noted = (_gathered, _chain, _noted), None, None, None
     try:
         yield
     finally:
-        _gathered = before
+        _gathered, _chain, _noted = before
 
 
 def compile_all(launches: list[Launch], progress: Callable[[int, int], None], workers: int | None = None) -> int:

@@ -15,6 +15,7 @@ import logging
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -37,6 +38,7 @@ from engine.compute.batch import (
     row_class,
 )
 from engine.compute.layers.numerics import Numerics
+from engine.compute.native import early, triton_launch
 from engine.compute.native.tape import Tape
 from engine.compute.runner.buffers import Bucket, StepMemory
 from engine.compute.runner.inputs import StepInputs, StepShape
@@ -190,6 +192,8 @@ class Graphs:
         self._uses: Counter[GraphKey] = Counter()
         self._refused: dict[GraphKey, str] = {}
         self._no_memory = False
+        self.late = ""
+        """Reason the last step that was captured has no early launches; "": it has, or none were asked for."""
         model.reserve(context)
         inputs.tables.reserve(MOST_SEQUENCES, pages_for(context))
         self._every_row = torch.arange(MOST_ROWS, device=inputs.tables.device.device)
@@ -304,10 +308,11 @@ class Graphs:
         try:
             # Of these very shapes everything has run once: kernels are loaded, trials are over. By a batch of its own,
             # because what is remembered of the captured one has to lie in the graph's memory.
-            if self._recorder.warms:
-                self._run(self._frozen(key), key.asked)
-            frozen = self._frozen(key)  # which may wait for a transfer: no capture could
-            self._captured[key] = self._recorder.record(lambda: self._run(frozen, key.asked))
+            with triton_launch.noting() as order:
+                if self._recorder.warms:
+                    self._run(self._frozen(key), key.asked)
+            found = self._capture_early(key, order) if self._switches.early else None
+            self._captured[key] = found or self._record(key)
             while len(self) > MOST_GRAPHS or (len(self) > 1 and self._bytes() > MOST_BYTES):
                 gone, _ = self._captured.popitem(last=False)
                 self._uses[gone] = 0  # it has to be met anew to come back
@@ -316,8 +321,7 @@ class Graphs:
                 self.give_up()
                 _log.warning("no memory for captured steps: they go through the model one by one")
             else:
-                said = str(error).strip() or type(error).__name__
-                self._refused[key] = f"it could not be captured ({said.splitlines()[0][:200]})"
+                self._refused[key] = f"it could not be captured ({_first_line(error)})"
                 _log.warning("a step could not be captured", exc_info=error)
             return False
         return True
@@ -325,15 +329,45 @@ class Graphs:
     def _bytes(self) -> int:
         return sum(each.bytes for each in self._captured.values())
 
+    def _record(self, key: GraphKey, launched: Callable[[], AbstractContextManager[None]] = nullcontext) -> Captured:
+        """Capture the key, whose kernels are loaded, with launches made in this way."""
+        frozen = self._frozen(key)  # which may wait for a transfer: no capture could
+
+        def run() -> ForwardOutput:
+            with launched():
+                return self._run(frozen, key.asked)
+
+        return self._recorder.record(run)
+
+    def _capture_early(self, key: GraphKey, order: triton_launch.Weights) -> Captured | None:
+        """Capture the key with early launches; None where that failed, and :attr:`late` says why."""
+        self.late = early.declines(self._inputs.tables.device.device) or ""
+        if self.late:
+            return None
+
+        def launched() -> AbstractContextManager[None]:
+            return triton_launch.early(order, self._switches.ahead)
+
+        try:
+            with launched():
+                self._run(self._frozen(key), key.asked)
+            return self._record(key, launched)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            self.late = f"a step could not be captured so ({_first_line(error)})"
+            _log.warning("a step could not be captured with early launches", exc_info=error)
+        return None
+
     def _forget_moved(self) -> None:
-        """Forget all graphs where the memory that they read moved."""
+        """Forget all graphs where the memory that they read moved, or they are to be captured in another way."""
         if self._generation != self._places():
-            self._generation = self._places()
+            self._generation, self.late = self._places(), ""
             self._captured.clear()
 
     def _places(self) -> tuple[int, ...]:
-        """Other numbers say that memory moved."""
-        return *self._inputs.generation, self._model.generation
+        """Other numbers say that memory moved, or that graphs are to be captured in another way."""
+        return *self._inputs.generation, self._model.generation, self._switches.early, self._switches.ahead
 
     def _fill(self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None) -> StepMemory:
         """Fill the memory of the key with a step, and with sequences on page 0 for the rows that are missing."""
@@ -375,6 +409,10 @@ class Graphs:
                 frozen=True,
             ),
         )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def _restricted(row: SequenceRows) -> bool:

@@ -79,7 +79,8 @@ class StepRecord(NamedTuple):
     the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
     seconds, of the answers that began in this step.
     ``host`` says what the host's part went into, ``drafting`` what drafting cost. ``captured``: whether the forward was
-    a captured graph, None where none can be; ``eager`` says why it was not. ``trees``: the draft tokens themselves.
+    a captured graph, None where none can be; ``eager`` says why it was not, and ``late`` why no kernel of it started
+    early where that was asked for. ``trees``: the draft tokens themselves.
     ``phases``: those that answers entered since the record before. ``ended``: the answers that ended in this step.
     """
 
@@ -98,6 +99,7 @@ class StepRecord(NamedTuple):
     drafting: DraftCost = DraftCost()
     captured: bool | None = None
     eager: str = ""
+    late: str = ""
     trees: tuple[TreeRecord, ...] = ()
     phases: tuple[PhaseChange, ...] = ()
     ended: tuple[EndedAnswer, ...] = ()

@@ -136,7 +136,8 @@ class TelemetryWindow:
             bandwidth_share=bandwidth_share(decoding, bandwidth),
             preemptions=sum(r.preemptions for r in records if r.time > since),
             captured=captured_share(records),
-            eager_reason=commonest_reason(records),
+            eager_reason=commonest_reason(record.eager for record in records if record.captured is False),
+            late_reason=commonest_reason(record.late for record in records if record.late),
             joules_per_token=joules_per_token(self._energy),
             phases=[change for r in records if r.time > since for change in r.phases][-MOST_PHASES:],
         )
@@ -256,10 +257,10 @@ def captured_share(records: Iterable[StepRecord]) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def commonest_reason(records: Iterable[StepRecord]) -> str:
-    """Most frequent reason that steps were not captured that could have been; "" if all were."""
-    reasons = Counter(record.eager for record in records if record.captured is False)
-    return reasons.most_common(1)[0][0] if reasons else ""
+def commonest_reason(reasons: Iterable[str]) -> str:
+    """Most frequent reason of steps; "" if there are none."""
+    counts = Counter(reasons)
+    return counts.most_common(1)[0][0] if counts else ""
 
 
 def _only_decodes(record: StepRecord) -> bool:

@@ -33,14 +33,18 @@ from tests.gpu.check.watching import Watch, watching
 
 TOY = Shape("toy", layers=2, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=4096)
 BATCHES = (1, 8, 32)
-MODES: dict[str, tuple[bool, bool]] = {
-    "eager": (False, False),
-    "graphs": (True, False),
-    "asynchronous": (False, True),
-    "both": (True, True),
+SWITCHES = (keys.CUDA_GRAPHS, keys.ASYNC_SCHEDULING, keys.EARLY_LAUNCH, keys.FETCHED_AHEAD)
+MODES: dict[str, tuple[Value, ...]] = {
+    "eager": (False, False, False, 0),
+    "graphs": (True, False, False, 0),
+    "asynchronous": (False, True, False, 0),
+    "both": (True, True, False, 0),
+    "early": (True, True, True, 0),
+    "early, 8 MB ahead": (True, True, True, 8),
 }
-"""CUDA graphs, asynchronous scheduling. "both" is how the engine is served."""
+""":data:`SWITCHES`. "both" is how the engine is served; with kernels that start early it is for `first` to measure."""
 SERVED = "both"
+EARLY = tuple(mode for mode in MODES if mode.startswith("early"))
 SETTINGS: dict[str, dict[str, Any]] = {"greedy": {"temperature": 0.0}, "default": {"temperature": 0.6, "top_p": 0.9}}
 PLAIN: dict[str, Value] = {keys.SPECULATION: "off"}
 PROMPTS = (128, 512, 2048)
@@ -77,7 +81,7 @@ class EngineBench:
         self.client, self.watch, self.root, self.dry = client, watch, root, setting.dry
         self.shape = TOY if setting.dry else EIGHT_B
         self.tokens, self.rounds = (3, 1) if setting.dry else (64, 2)
-        self.modes = tuple(MODES)
+        self.modes = tuple(mode for mode in MODES if mode not in EARLY)
         self.read = 0.0
         self.folder = Path()
         self.step_seconds: dict[str, float] = {}
@@ -170,7 +174,7 @@ class EngineBench:
     def turn(self, mode: str) -> None:
         """Switch to a mode, as far as the machine has its switches."""
         known = self.client.state()
-        for key, value in zip((keys.CUDA_GRAPHS, keys.ASYNC_SCHEDULING), MODES[mode], strict=True):
+        for key, value in zip(SWITCHES, MODES[mode], strict=True):
             if key in known and not known[key].disabled_reason:
                 self.client.set(key, value)
 
@@ -194,6 +198,7 @@ class EngineBench:
             "of read": statistics.median(step.bytes_read for step in steps) / middle / self.read,
             "captured": sum(bool(step.captured) for step in steps) / len(steps),
             "eager because": next((step.eager for step in steps if step.eager), ""),
+            "late because": next((step.late for step in steps if step.late), ""),
         }
 
     def profile(self) -> Iterator[dict[str, Any]]:

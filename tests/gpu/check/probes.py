@@ -10,7 +10,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 LINE = 32
 """Numbers of 4 bytes in a line of 128."""
@@ -18,8 +17,6 @@ PIECE = 2048
 """Numbers of 4 bytes that a program of :func:`read_pieces` has under way at once: 8 KB."""
 SHARED = 16384
 """Numbers of 4 bytes that a program of :func:`with_shared` keeps in shared memory: 64 KB."""
-SLEEP = "nanosleep.u32 100000; nanosleep.u32 100000; mov.b32 $0, $1;"
-"""For some 0.1 to 0.2 milliseconds."""
 
 
 @triton.jit
@@ -64,33 +61,6 @@ def with_shared(x, SIZE: gl.constexpr):  # noqa: N803
     gl.store(x + at, shared.load(layout) + 1.0)
 
 
-@triton.jit
-def late(x, COUNT: tl.constexpr):  # noqa: N803
-    """``x [COUNT]`` int32 += 1, long after the next kernel has been let in."""
-    at = tl.arange(0, COUNT)
-    gdc_launch_dependents()
-    gdc_wait()
-    value = tl.load(x + at)
-    value = tl.inline_asm_elementwise(SLEEP_TEXT, "=r,r", [value], dtype=tl.int32, is_pure=False, pack=1)
-    tl.store(x + at, value + 1)
-
-
-@triton.jit
-def after(x, y, COUNT: tl.constexpr, WAITS: tl.constexpr):  # noqa: N803
-    """``y [COUNT]`` int32 = 3 y + x, modulo 2^32. Without WAITS it reads what the kernel before has not written yet."""
-    at = tl.arange(0, COUNT)
-    gdc_launch_dependents()
-    if WAITS:
-        gdc_wait()
-    value = tl.load(x + at)
-    if not WAITS:
-        gdc_wait()
-    tl.store(y + at, tl.load(y + at) * 3 + value)
-
-
-SLEEP_TEXT = tl.constexpr(SLEEP)
-
-
 def launch_chase(table: Tensor, out: Tensor, first: int, steps: int) -> None:
     """By one warp."""
     chase[1,](table, out, first, steps, num_warps=1, num_stages=1)
@@ -109,13 +79,3 @@ def launch_nothing(x: Tensor) -> None:
 def launch_shared(x: Tensor) -> None:
     """By one program."""
     with_shared[1,](x, SHARED, num_warps=4)
-
-
-def launch_late(x: Tensor) -> None:
-    """By one program."""
-    late[1,](x, len(x), num_warps=4, launch_pdl=True)
-
-
-def launch_after(x: Tensor, y: Tensor, waits: bool) -> None:
-    """By one program."""
-    after[1,](x, y, len(x), waits, num_warps=4, launch_pdl=True)

@@ -17,6 +17,7 @@ import triton.language as tl
 
 from engine.compute.attention.triton import loads
 from engine.compute.attention.triton.pack_kernels import rotated_tile, write_head
+from engine.compute.native.early_kernels import enter, fetch_ahead, fetch_each, let_in, wait
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -112,12 +113,15 @@ TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positio
 """Tensors read number by number: their alignment is no reason to compile another kernel."""
 
 
-@triton.jit(do_not_specialize=["sequences", "tokens", "window", "table_row"], do_not_specialize_on_alignment=TABLES)
+PLAIN = ["sequences", "tokens", "window", "table_row", "ahead_bytes"]
+
+
+@triton.jit(do_not_specialize=PLAIN, do_not_specialize_on_alignment=TABLES)
 def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ancestors, positions,
            out, lse_out, merged, merged_lse, arrived, new_k, new_v, cos, sin, turns, slots,
            scale, softcap, window, sequences, tokens,
            q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
-           new_k_row, new_k_head, new_v_row, new_v_head, turn_row,
+           new_k_row, new_k_head, new_v_row, new_v_head, turn_row, ahead, ahead_bytes,
            KIND: tl.constexpr, GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr,
            K_BITS: tl.constexpr, V_BITS: tl.constexpr, K_GROUP: tl.constexpr, V_GROUP: tl.constexpr,
            K_LANES: tl.constexpr, V_LANES: tl.constexpr, K_REST: tl.constexpr, V_REST: tl.constexpr,
@@ -127,7 +131,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
            WRITES: tl.constexpr, ROTARY: tl.constexpr,
            LOOKED_UP: tl.constexpr, NEW_K_GROUPS: tl.constexpr, NEW_V_GROUPS: tl.constexpr,
            NEW_K_LANES: tl.constexpr, NEW_V_LANES: tl.constexpr,
-           BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+           BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (tiles, H_kv, splits). ``out [T, H, V_DIM]`` in any dtype and ``lse_out [T, H]`` float32; with PARTS both
     have a first dimension, the splits, and parts in which a row sees nothing have no ``out``.
 
@@ -138,8 +142,11 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     parts into ``merged`` and, with MERGED_LSE, ``merged_lse``, and leaves 0 there. WRITES: sequences have one row each,
     or none; q and ``new_k [T, H_kv, K_DIM]`` are not rotated yet, and this row's key and value not yet written, see
     :func:`pack_kernels.write`. LOOKED_UP: the rotation of a row is in the row of ``cos`` and ``sin`` that ``turns [T]``
-    int64 says.
+    int64 says. EARLY: ``row_start``, ``kv_len`` and ``table`` are the step's own, and no kernel of it writes them.
     """
+    if EARLY:
+        let_in()
+        fetch_ahead(ahead, ahead_bytes)
     DTYPE: tl.constexpr = q.dtype.element_ty
     head, heads = tl.program_id(1), tl.num_programs(1)
     if SEARCH:
@@ -148,9 +155,21 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         sequence, tile = tl.program_id(0), 0
     begin = tl.load(row_start + sequence)
     rows = tl.load(row_start + sequence + 1) - begin
+    if EARLY:
+        length = tl.load(kv_len + sequence)
+        if KIND == "dense" and not WINDOW:
+            # Older keys and values that this program begins with. (Level 2 is where others write: nothing goes stale.)
+            turn = tl.program_id(2) * tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
+            key = turn * BN + tl.arange(0, BN)
+            page = tl.load(table + sequence * table_row + key // PAGE, mask=key < length, other=0).to(tl.int64)
+            slot = page * PAGE + key % PAGE
+            fetch_each(k + slot * k_slot + head * k_head, K_DIM * k.dtype.element_ty.primitive_bitwidth // 8)
+            fetch_each(v + slot * v_slot + head * v_head, V_DIM * v.dtype.element_ty.primitive_bitwidth // 8)
+        wait()
     if tile * BM >= rows * GROUP:
         return
-    length = tl.load(kv_len + sequence)
+    if not EARLY:
+        length = tl.load(kv_len + sequence)
     prefix = length - rows
     m = tile * BM + tl.arange(0, BM)
     live = m < rows * GROUP
@@ -292,13 +311,15 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             tl.store(count, 0)
 
 
-@triton.jit(do_not_specialize=["tokens", "splits"])
-def combine(parts, lses, out, lse_out, tokens, splits, V_DIM: tl.constexpr, COLUMNS: tl.constexpr, MOST: tl.constexpr,
-            LSE: tl.constexpr):  # fmt: skip
+@triton.jit(do_not_specialize=["tokens", "splits", "ahead_bytes"])
+def combine(parts, lses, out, lse_out, tokens, splits, ahead, ahead_bytes, V_DIM: tl.constexpr, COLUMNS: tl.constexpr,
+            MOST: tl.constexpr, LSE: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (T, H): ``parts [splits, T, H, V_DIM]`` and ``lses [splits, T, H]``, float32 -> out, lse_out; MOST splits.
 
     A part whose lse is -inf is not read: nobody wrote it.
     """
+    if EARLY:
+        enter(ahead, ahead_bytes)
     place = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
     split = tl.arange(0, MOST)
     at = split.to(tl.int64) * tokens * tl.num_programs(1) + place

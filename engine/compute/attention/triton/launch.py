@@ -374,7 +374,7 @@ def run(
         merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
         tensors, strides = _new_arguments(new)
         args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *merged, *tensors, *plan.numbers, *strides)
-        _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
+        _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords, early=True)
     if plan.part is not None and plan.arrived is None:
         merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
     return out, lse
@@ -423,4 +423,4 @@ def merge_parts(part: Tensor, part_lse: Tensor | None, out: Tensor, lse: Tensor 
         return {"V_DIM": width, "COLUMNS": columns, "MOST": MAX_SPLITS, "LSE": lse is not None, "num_warps": 4}
 
     args = part, part_lse, out, lse, rows, splits
-    _variants.launch(kernels.combine, (width, lse is None, out.dtype), (rows, heads, 1), args, keywords)
+    _variants.launch(kernels.combine, (width, lse is None, out.dtype), (rows, heads, 1), args, keywords, early=True)

@@ -49,9 +49,8 @@ def add_norm(x: Tensor, added: Tensor, scale: float, weight: Tensor, eps: float)
 
     if rows:
         key = (x.dtype, weight.dtype, size, scale != 1)
-        _variants.launch(
-            fused_kernels.add_norm, key, (rows, 1, 1), (x, added, weight, out, float(scale), eps), keywords
-        )
+        args = x, added, weight, out, float(scale), eps
+        _variants.launch(fused_kernels.add_norm, key, (rows, 1, 1), args, keywords, early=True)
     return out
 
 
@@ -67,7 +66,7 @@ def gate(gate_up: Tensor, kind: Gating, limit: float = 0.0, alpha: float = 0.0) 
 
     if rows:
         grid, args = (rows, -(-size // GATED_AT_ONCE), 1), (gate_up, out, size, float(limit), float(alpha))
-        _variants.launch(fused_kernels.gate, (kind, gate_up.dtype, size), grid, args, keywords)
+        _variants.launch(fused_kernels.gate, (kind, gate_up.dtype, size), grid, args, keywords, early=True)
     return out
 
 

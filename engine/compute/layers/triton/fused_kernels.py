@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.compute.native.early_kernels import enter
+
 
 @triton.jit
 def rounded(x, like):
@@ -24,12 +26,15 @@ def share_of(x, eps, SIZE: tl.constexpr):
     return tl.rsqrt(tl.sum(x * x, 0) / SIZE + eps)
 
 
-@triton.jit
-def add_norm(x, added, weight, out, scale, eps, SIZE: tl.constexpr, LANES: tl.constexpr, SCALED: tl.constexpr):
+@triton.jit(do_not_specialize=["ahead_bytes"])
+def add_norm(x, added, weight, out, scale, eps, ahead, ahead_bytes, SIZE: tl.constexpr, LANES: tl.constexpr,
+             SCALED: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (T): ``x += scale * added`` and ``out = x / sqrt(mean(x^2) + eps) * weight``, each ``[T, SIZE]``.
 
     LANES: the power of two that is not less than SIZE. SCALED: scale is not 1.
     """
+    if EARLY:
+        enter(ahead, ahead_bytes)
     row = tl.program_id(0).to(tl.int64) * SIZE
     channel = tl.arange(0, LANES)
     real = channel < SIZE
@@ -71,10 +76,13 @@ def gated(x, up, limit, alpha, like, KIND: tl.constexpr):
     return x * up
 
 
-@triton.jit
-def gate(gate_up, out, size, limit, alpha, KIND: tl.constexpr, LANES: tl.constexpr):
+@triton.jit(do_not_specialize=["ahead_bytes"])
+def gate(gate_up, out, size, limit, alpha, ahead, ahead_bytes, KIND: tl.constexpr, LANES: tl.constexpr,
+         EARLY: tl.constexpr):  # fmt: skip
     """Grid (T, size / LANES): ``out [T, size]`` from ``gate_up [T, 2 * size]``, whose gates come first: see
     :func:`gated`."""
+    if EARLY:
+        enter(ahead, ahead_bytes)
     row = tl.program_id(0).to(tl.int64)
     channel = tl.program_id(1) * LANES + tl.arange(0, LANES)
     real = channel < size

@@ -29,6 +29,7 @@ from tests.gpu.pretended import (
     QWEN3_30B,
     Node,
     Shape,
+    Traits,
     Weights,
     counted,
     listed,
@@ -64,6 +65,28 @@ def test_a_layer_of_llama_8b(name: str) -> None:
     layer, step = counted(LLAMA_8B, shape)
     assert len(layer) <= most, listed(layer)
     assert step <= most_in_step
+
+
+@pytest.mark.always
+@pytest.mark.parametrize("room", [0, 8 << 20])
+@pytest.mark.parametrize("name", ["16 bits", "eight sequences", "KIVI", "a verified chain"])
+def test_kernels_that_start_early_wait(name: str, room: int) -> None:
+    """As many as otherwise; none of torch's, and not the first, so that all before it is done."""
+    plain = traced(shortened(LLAMA_8B, 3), KINDS[name][0]).nodes
+    nodes = traced(shortened(LLAMA_8B, 3), KINDS[name][0], room=room).nodes
+    assert [node.name for node in nodes] == [node.name for node in plain]
+    words = [dict(node.constants) for node in nodes]
+    early = [place for place, each in enumerate(words) if each.get("launch_pdl")]
+    chain = [place for place, each in enumerate(words) if each.get("EARLY")]
+    assert early == chain[1:]
+    assert len(chain) == sum("EARLY" in dict(node.constants) for node in plain)
+    if name == "16 bits":
+        assert len(early) == 3 * 5 - 1, listed(nodes)
+        assert early == list(range(early[0], early[0] + len(early))), "one chain from layer to layer"
+    # Attention and the additions to the stream have the weights of the next product fetched.
+    fetching = [node.name for node in nodes if any(isinstance(value, Traits) and value.shape[0] > 4096 and
+                value.dtype == torch.int16 for value in node.arguments[-2:])]  # fmt: skip
+    assert bool(fetching) == bool(room), listed(nodes)
 
 
 OWN = {
@@ -211,7 +234,9 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
     """Of all kinds of cache, and norms in float32: what was compiled at the first launch fits the others."""
     found: dict[tuple[object, ...], object] = {}
 
-    def launch(of: Variants, kernel: Any, key: Any, grid: Any, args: Any, keywords: Any) -> None:
+    def launch(
+        of: Variants, kernel: Any, key: Any, grid: Any, args: Any, keywords: Any, *more: Any, **early: Any
+    ) -> None:
         variant = Launch(kernel, grid, args, keywords()).variant()
         assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
 

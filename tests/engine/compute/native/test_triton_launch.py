@@ -12,7 +12,16 @@ import pytest
 import torch
 
 from engine.compute.native import triton_launch
-from engine.compute.native.triton_launch import Different, Launch, Variants, compile_all, gathering, launching
+from engine.compute.native.triton_launch import (
+    Different,
+    Launch,
+    Variants,
+    compile_all,
+    early,
+    gathering,
+    launching,
+    noting,
+)
 
 GRID = (2, 3, 1)
 
@@ -159,3 +168,57 @@ def test_checked_launches_notice_a_key_that_says_too_little(monkeypatch: pytest.
     variants.launch(kernel, "a", GRID, args, keywords)
     with pytest.raises(AssertionError, match="another variant"):
         variants.launch(kernel, "a", GRID, args, keywords)  # this kernel's warm-up always gives new code
+
+
+EARLY = ("x", "p", "n", "ahead", "ahead_bytes", "WIDTH", "EARLY")
+
+
+def step(kernel: Kernel, variants: Variants, plain: Kernel | None = None) -> None:
+    """Launches of which the second and the fourth multiply, and one that may not be early."""
+    x, p = torch.zeros(4), torch.zeros(4)
+    for number, weights in enumerate((None, WEIGHTS[0], None, WEIGHTS[1])):
+        variants.launch(kernel, "a", GRID, (x, p, number), keywords, early=True, weights=weights)
+        if plain is not None:
+            variants.launch(plain, "a", GRID, (x, p, number), keywords)
+
+
+WEIGHTS = torch.zeros(3000, dtype=torch.int16), torch.zeros(100, dtype=torch.int16)
+PDL = {"EARLY": True, "launch_pdl": True}
+
+
+def test_all_launches_of_a_step_but_the_first_are_early() -> None:
+    kernel, plain, variants = Kernel(EARLY), Kernel(), Variants()
+    for _ in range(2):
+        with early():
+            step(kernel, variants, plain)
+    how = [(entry[0], entry[-1] if entry[0] == "jit" else entry[-2:]) for entry in kernel.log]
+    first = keywords() | PDL | {"launch_pdl": False}
+    assert how[:2] == [("jit", first), ("jit", keywords() | PDL)]
+    assert how[2:] == [("direct", (8, True))] * 6, "constants follow the arguments, in their order"
+    assert all(entry[5:7] == (None, None) for entry in kernel.log), "nothing is fetched ahead"
+    assert {name for entry in plain.log for name in (entry[-1] if entry[0] == "jit" else ())} == {"WIDTH", "num_warps"}
+    kernel.log.clear()
+    step(kernel, variants)
+    assert kernel.log[0][-1] == keywords() | {"EARLY": False}, "and none outside"
+    with early(), gathering() as found, launching():
+        variants.launch(kernel, "b", GRID, (torch.zeros(4), torch.zeros(4), 1), keywords, early=True)
+    assert found == []
+    assert kernel.log[-1][-1] == keywords() | {"EARLY": False}, "a trial is no part of a step"
+
+
+def test_a_launch_before_a_product_fetches_what_that_one_reads() -> None:
+    kernel, variants = Kernel(EARLY), Variants()
+    with noting() as order:
+        step(kernel, variants)
+    assert order == [None, WEIGHTS[0], None, WEIGHTS[1]]
+    kernel.log.clear()
+    with early(order, 1 << 12):
+        step(kernel, variants)
+    ahead = [(entry[5], entry[6]) for entry in kernel.log]
+    assert [place is None for place, _ in ahead] == [False, True, False, True]
+    assert (ahead[0][0] is WEIGHTS[0], ahead[2][0] is WEIGHTS[1]) == (True, True)
+    assert [size for _, size in ahead] == [4096, None, 200, None], "no more than there is room for, or bytes are"
+    kernel.log.clear()
+    with early([None, WEIGHTS[0][1:], None, None], 1 << 12):
+        step(kernel, variants)
+    assert all(entry[5] is None for entry in kernel.log), "what is fetched begins at a multiple of 16"

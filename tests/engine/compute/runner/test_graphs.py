@@ -6,8 +6,8 @@ Whatever a frozen batch took from the host would be that of its capture, and the
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -37,11 +37,14 @@ PLACES = PlaceholderSpans([Picture(torch.zeros(1), (1, 3), 3, b"key")], [[0, 1, 
 VECTOR = torch.ones(1, CONFIG.hidden_size)
 
 
-def runners(kind: KVKind = KVKind(), player: Player | None = None, **numerics: bool) -> tuple[Runner, Runner]:
+def runners(
+    kind: KVKind = KVKind(), player: Player | None = None, early: bool = False, **numerics: bool
+) -> tuple[Runner, Runner]:
     """One that captures, and one that never does, over the same weights."""
     made = []
     for recorder in (player or Player(), None):
         modes = Numerics(**numerics)  # type: ignore[arg-type]
+        modes.early = early
         store = new_store(CONFIG, PAGES, torch.float32, kind=kind)
         attention = AttentionDispatcher(modes, [Capturing()])
         made.append(
@@ -409,6 +412,70 @@ def test_memory_that_moves_makes_graphs_anew() -> None:
     captured._inputs.tables.reserve(200, 64)
     agree(captured.forward(rows), eager.forward(rows))
     assert (player.captures, len(graphs_of(captured))) == (2, 1)
+
+
+class Early(Player):
+    """It knows which runs were of early launches, and fails to capture these with an ``error``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, reason: str | None = None) -> None:
+        super().__init__()
+        self.rooms: list[int] = []
+        self.fails: Exception | None = None
+        monkeypatch.setattr(graphs.early, "declines", lambda device: reason)
+        monkeypatch.setattr(graphs.triton_launch, "early", self.early)
+
+    @contextmanager
+    def early(self, order: graphs.triton_launch.Weights, room: int) -> Iterator[None]:
+        self.rooms.append(room)
+        yield
+
+    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+        before, found = len(self.rooms), super().record(run)
+        if self.fails is not None and len(self.rooms) > before:
+            raise self.fails
+        return found
+
+
+def test_kernels_start_early_while_they_are_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Early(monkeypatch)
+    captured, eager = runners(player=player)
+    switches, rows = captured.model.numerics, [SequenceRows([1], 3, [3], 1)]  # type: ignore[attr-defined]
+    for early, room in ((False, 0), (True, 0), (True, 8), (False, 8)):
+        switches.early, switches.ahead = early, room
+        player.rooms.clear()
+        for _ in range(3):
+            agree(captured.forward(rows), eager.forward(rows))
+        # Once to have all loaded, once for the capture, and in each replay.
+        assert len(player.rooms) >= (3 if early else 0)
+        assert set(player.rooms) == ({room} if early else set())
+        assert (captured.eager, graphs_of(captured).late) == ("", "")
+    assert player.captures == 4
+
+
+def test_steps_are_captured_without_early_launches_where_these_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Early(monkeypatch)
+    player.fails = RuntimeError("CUDA error: invalid resource handle")
+    captured, eager = runners(player=player, early=True)
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == ""
+    assert graphs_of(captured).late == "a step could not be captured so (CUDA error: invalid resource handle)"
+    captured.model.numerics.early = False  # type: ignore[attr-defined]
+    agree(captured.forward(rows), eager.forward(rows))
+    assert graphs_of(captured).late == "", "nobody asks for it"
+    player.fails = torch.OutOfMemoryError("CUDA out of memory")
+    captured.model.numerics.early = True  # type: ignore[attr-defined]
+    agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == graphs.NO_MEMORY
+
+
+def test_a_gpu_that_starts_no_kernel_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Early(monkeypatch, "its trial failed")
+    captured, eager = runners(player=player, early=True)
+    for _ in range(3):
+        agree(captured.forward([SequenceRows([1], 3, [3], 1)]), eager.forward([SequenceRows([1], 3, [3], 1)]))
+    assert (captured.eager, player.rooms, graphs_of(captured).late) == ("", [], "its trial failed")
 
 
 def test_results_outlive_the_next_step() -> None:

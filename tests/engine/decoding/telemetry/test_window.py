@@ -35,7 +35,9 @@ def test_the_share_of_captured_steps_and_why_the_others_were_not() -> None:
     records += [step(0.7, captured=False, eager="a prompt"), step(0.8, captured=False, eager="it is new")]
     records += [step(0.9, captured=False, eager="a prompt"), step(1.0, captured=True)]
     mixed = frame(*records, now=1.1)
-    assert (mixed.captured, mixed.eager_reason) == (0.7, "a prompt")
+    assert (mixed.captured, mixed.eager_reason, mixed.late_reason) == (0.7, "a prompt", "")
+    late = [step(0.1 * i, captured=True, late="its trial failed" if i < 3 else "") for i in range(1, 7)]
+    assert frame(*late, now=0.7).late_reason == "its trial failed"
 
 
 def test_steady_decoding() -> None:

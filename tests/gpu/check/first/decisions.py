@@ -14,6 +14,8 @@ Parts = Mapping[str, Mapping[str, Any]]
 """Contents of the files, by the names of parts."""
 GAIN = 0.03
 """Share of its time that another choice has to save: less lies within what two runs differ."""
+AHEAD_GAIN = 0.02
+"""The same for what is fetched ahead, whose two runs differ in nothing else."""
 REACHED = 0.9
 GO_ON, AHEAD_FIRST, COSTLY = 1.0, 1.5, 0.3
 """Microseconds: with a hand-over of up to the first early launch goes on, up to the second weights are fetched ahead
@@ -227,13 +229,41 @@ def chain(parts: Parts) -> Iterator[Decision]:
         )
 
 
+def early_layers(parts: Parts) -> Iterator[Decision]:
+    """Whether to turn early launch on, and how much to fetch ahead: by the microseconds of a layer."""
+    about = "a layer that starts early"
+    served, early = (number(parts, "chain", each, "us") for each in ("as served", "early"))
+    if served is None or early is None:
+        yield Decision(about, "", absent(parts, "chain", "early"))
+        return
+    differ, wrong = number(parts, "chain", "early replays", "differ"), number(parts, "early", "producer", "wrong")
+    by = f"{early:.1f} µs, as served {served:.1f}"
+    if differ or wrong:
+        yield Decision(about, "off: its replays differ", f"{differ or 0:.0f} and {wrong or 0:.0f} differ; {by}")
+    elif early > (1 - GAIN) * served:
+        yield Decision(about, "leave it off: it gains nothing", by)
+    elif differ is None or wrong is None:
+        yield Decision(about, "leave it off until its replays are compared", by)
+    else:
+        yield Decision(about, "turn it on for this card", by)
+    ahead = {name: number(parts, "chain", name, "us") for name in parts["chain"]["figures"] if name.endswith("ahead")}
+    times = {name: each for name, each in ahead.items() if each is not None}
+    if times:
+        best = min(times, key=lambda name: times[name])
+        pays = times[best] < (1 - AHEAD_GAIN) * early
+        said = ", ".join(f"{name}: {each:.1f} µs" for name, each in times.items())
+        yield Decision("megabytes fetched ahead", best if pays else "leave it out", said)
+
+
 def served(parts: Parts) -> Iterator[Decision]:
     for name, goal in GOALS.items():
         speed = number(parts, "engine", name, "greedy", "both", "tok/s")
         if speed is None:
             yield Decision(name, "", absent(parts, "engine", name))
-        else:
-            yield Decision(name, "reached" if speed >= goal else "below the goal", f"{speed:,.0f} tok/s of {goal:,.0f}")
+            continue
+        early = number(parts, "engine", name, "greedy", "early", "tok/s")
+        by = f"{speed:,.0f} tok/s of {goal:,.0f}" + (f", early {early:,.0f}" if early is not None else "")
+        yield Decision(name, "reached" if max(speed, early or 0) >= goal else "below the goal", by)
     top = at(parts, "engine", "profile", "both", "top") or []
     if top:
         first = top[0]
@@ -282,7 +312,7 @@ def mixture(parts: Parts) -> Iterator[Decision]:
 
 
 RULES: tuple[Rule, ...] = (packaged, under_way, latency, hand_over, carve_out, one_row, some_rows, attention, chain,
-                           served, prompts, equal, mixture)  # fmt: skip
+                           early_layers, served, prompts, equal, mixture)  # fmt: skip
 
 
 def decided(parts: Parts) -> list[Decision]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 
+from engine.compute.native import early as launch
 from tests.gpu.check import ceilings
 from tests.gpu.check.kernels import MATRICES, SWEPT, plain, show
 from tests.gpu.check.notes import Measures, Setting
@@ -220,7 +221,7 @@ def some_rows(setting: Setting) -> Measures:
 
 def attention(setting: Setting) -> Measures:
     """``figures["dense"][context][fewest keys of a split]`` and those of packed keys, in microseconds."""
-    from engine.compute.attention.triton import launch
+    from engine.compute.attention.triton.launch import cut_of
     from tests.gpu import bench_attention
 
     dry, device = setting.dry, torch.device(setting.device)
@@ -231,7 +232,7 @@ def attention(setting: Setting) -> Measures:
         for context in contexts:
             case = bench_attention.one_row(kind, context, dtype, device, dry)
             for least in keys:
-                cut = launch.cut_of(case.q, case.held[0], case.spec, case.batch, least=least)
+                cut = cut_of(case.q, case.held[0], case.spec, case.batch, least=least)
                 found.setdefault(str(context), {})[str(least)] = {
                     "splits": cut.splits,
                     "microseconds": bench_attention.microseconds(case.calls(cut), device),
@@ -246,9 +247,11 @@ def attention(setting: Setting) -> Measures:
 
 
 def early(setting: Setting) -> Measures:
-    """``figures["producer"]``: of the replays of a chain whose kernels start early, those with another result."""
+    """``figures["producer"]``: of the replays of a chain whose kernels start early, those with another result.
+    ``figures["trial"]``: why the engine starts none early; "" where it does."""
     device = torch.device(setting.device)
     yield "producer", lambda: producer(device)
+    yield "trial", lambda: {"declines": launch.declines(device) or ""}
 
 
 def producer(device: torch.device) -> dict[str, Any]:
@@ -259,26 +262,17 @@ def producer(device: torch.device) -> dict[str, Any]:
     none: dict[str, Any] = {"replays": 0, "wrong": None, "control": None, "absent": ""}
     if device.type != "cuda":
         return none | {"absent": "there is no GPU"}
-    if torch.cuda.get_device_capability(device) < (9, 0):
-        return none | {"absent": "this card starts no kernel early"}
-    from tests.gpu.check import probes
+    if reason := launch.unavailable(device):
+        return none | {"absent": reason}
 
     def wrong(waits: bool) -> int:
         x, y = (torch.zeros(128, dtype=torch.int32, device=device) for _ in range(2))
-
-        def chain() -> None:
-            x.zero_()
-            y.zero_()
-            for _ in range(CHAINED):
-                probes.launch_late(x)
-                probes.launch_after(x, y, waits)
-
-        chain()
+        launch.chain(x, y, CHAINED, waits)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            chain()
-        expected = chained(CHAINED)
+            launch.chain(x, y, CHAINED, waits)
+        expected = launch.chained(CHAINED)
         count = 0
         for _ in range(REPLAYS):
             graph.replay()
@@ -286,14 +280,6 @@ def producer(device: torch.device) -> dict[str, Any]:
         return count
 
     return {"replays": REPLAYS, "wrong": wrong(True), "control": wrong(False), "absent": ""}
-
-
-def chained(links: int) -> int:
-    """What ``y`` is after so many links, as int32."""
-    y = 0
-    for x in range(1, links + 1):
-        y = (3 * y + x) & 0xFFFFFFFF
-    return y - (1 << 32) if y >> 31 else y
 
 
 def prompts(setting: Setting) -> Measures:

@@ -38,6 +38,8 @@ from tests.gpu.check.notes import Measures, Setting
 from tests.gpu.pretended import FUSED, LLAMA_8B, QWEN3_30B, shortened
 
 KIND = "int4 g128"
+FETCHED = (4, 8, 16)
+"""Megabytes fetched ahead."""
 MANY, FEW = 8, 4
 """Layers of two models, whose difference is what a layer takes."""
 TOKENS, REPLAYS = 1000, 20
@@ -124,9 +126,13 @@ class Keeping(CudaRecorder):
 class Stepped:
     """A model of some layers, and one step of it after :data:`TOKENS` tokens."""
 
-    def __init__(self, config: ModelConfig, device: torch.device, rows: int = 1) -> None:
-        """``rows`` of one sequence: more than one are drafts."""
-        numerics = RandomWeights.numerics
+    def __init__(
+        self, config: ModelConfig, device: torch.device, rows: int = 1, early: bool = False, fetched: int = 0
+    ) -> None:
+        """``rows`` of one sequence: more than one are drafts. ``early``: its kernels start early, with so many
+        megabytes ``fetched`` ahead."""
+        numerics = Numerics()
+        numerics.early, numerics.ahead = early, fetched << 20
         self.device, self.config, self.rows = device, config, rows
         model = family(config.architecture).Model(config, RandomWeights(config.dtype, device))  # type: ignore[arg-type]
         store = new_store(config, pages_for(TOKENS + rows) + 2, config.dtype, device)
@@ -151,6 +157,8 @@ class Stepped:
             self.step()
         if self.recorder.last is None:
             raise RuntimeError(f"the step is not captured: {self.runner.eager}")
+        if self.runner.graphs is not None and self.runner.graphs.late:
+            raise RuntimeError(f"no kernel starts early: {self.runner.graphs.late}")
         replay = self.recorder.last.replay
         return statistics.median(ceilings.seconds(replay, 1) for _ in range(REPLAYS))
 
@@ -191,13 +199,15 @@ def a_layer(
     device: torch.device,
     failing: Sequence[tuple[Any, str]] = (),
     rows: int = 1,
+    early: bool = False,
+    fetched: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """Microseconds and kernels a layer. ``failing``: trials that kernels have failed, so that others, or torch's
-    operators, compute what those did."""
+    operators, compute what those did. ``early`` and ``fetched`` as for :class:`Stepped`."""
     with ExitStack() as stack:
         for module, name in failing:
             stack.enter_context(mock.patch.object(module, name, return_value="it is left out"))
-        longer, shorter = (Stepped(config, device, rows) for config in (many, few))
+        longer, shorter = (Stepped(config, device, rows, early, fetched) for config in (many, few))
         layers = many.num_layers - few.num_layers
         taken = longer.seconds(), shorter.seconds()
         found: dict[str, Any] = {"step us": 1e6 * taken[0], "us": 1e6 * (taken[0] - taken[1]) / layers}
@@ -206,7 +216,8 @@ def a_layer(
 
 
 def chain(setting: Setting) -> Measures:
-    """``figures[design]``: a layer of the 8B as it is served, and without fused kernels; replays that differ."""
+    """``figures[design]``: a layer of the 8B as it is served, with kernels that start early, and without fused ones;
+    replays that differ."""
     device = torch.device(setting.device)
     config = LLAMA_8B.changed(vocab_size=32064)
     if setting.dry:
@@ -215,8 +226,13 @@ def chain(setting: Setting) -> Measures:
     many, few = (2, 1) if setting.dry else (MANY, FEW)
     each = partial(a_layer, shortened(config, many), shortened(config, few), device)
     yield "as served", each
+    yield "early", partial(each, early=True)
+    for megabytes in FETCHED[: 1 if setting.dry else None]:
+        yield f"{megabytes} MB ahead", partial(each, early=True, fetched=megabytes)
     yield "unfused", partial(each, failing=FUSED)
     yield "replays", lambda: {"differ": Stepped(shortened(config, few), device).different()}
+    yield "early replays", lambda: {"differ": Stepped(shortened(config, few), device, 1, True, FETCHED[1]).different()}
+    yield "unfused", partial(each, failing=FUSED)
 
 
 def mixture_config(layers: int, dry: bool) -> ModelConfig:

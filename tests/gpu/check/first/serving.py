@@ -14,7 +14,7 @@ from engine.library.paths import cache_folder
 from engine.services.client import EngineClient
 from engine.services.experiments.workloads.shapes import EIGHT_B, gptq_folder
 from tests.gpu.check import notes
-from tests.gpu.check.engine_steps import BATCHES, SERVED, EngineBench
+from tests.gpu.check.engine_steps import BATCHES, EARLY, SERVED, EngineBench
 from tests.gpu.check.notes import Measures, Setting
 from tests.gpu.check.watching import watching
 
@@ -67,7 +67,7 @@ def start(setting: Setting) -> Measures:
 def engine(setting: Setting) -> Measures:
     """``figures`` as those of the part "engine" of gpu-check."""
     with bench_of(setting, short=False) as bench:
-        bench.modes = (GRAPHS, SERVED)
+        bench.modes = (GRAPHS, SERVED, *EARLY)
         # A call that goes on has the figures of the load, and no engine.
         loaded = _once(lambda: list(bench.load())[-1])
         yield "load", loaded

@@ -27,6 +27,8 @@ class TritonLinear(BlockwiseLinear):
     """Torch's products are made of tiles of about as many output features."""
     program_outputs: ClassVar[int] = 32
     """Output features that one program dequantises."""
+    starts_early: ClassVar[bool] = False
+    """Its ``multiply`` may be launched early (`engine.compute.native.triton_launch.early`)."""
     program_inputs: int
     """Input features that one program dequantises."""
 
@@ -71,7 +73,7 @@ class TritonLinear(BlockwiseLinear):
         """``out [rows, N]`` in any floating dtype from ``x [rows, K]``, contiguous, in the packed order; with bias."""
         assert isinstance(cut, Tile)
         constants = {"SLICES": cut.slices, "num_warps": cut.slices, "num_stages": self.stages(cut)}
-        self.launch_product(self.kernels().multiply, x, out, cut, lambda: constants)
+        self.launch_product(self.kernels().multiply, x, out, cut, lambda: constants, early=self.starts_early)
 
     def launch_product(
         self,
@@ -83,10 +85,11 @@ class TritonLinear(BlockwiseLinear):
         splits: int = 1,
         more: tuple[Any, ...] = (),
         key: Hashable = None,
+        early: bool = False,
     ) -> None:
         """``constants()`` are those of one kernel and one cut, besides its ``rows`` and ``outputs``. With ``splits``
         ``out`` has as many parts, one after the other. ``more`` are parameters after the sizes, and ``key`` says which
-        variant they ask for."""
+        variant they ask for. ``early``: the kernel may be launched early."""
         grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows), splits)
         args = (x, *self._held, self.bias, out, len(x), self.out_features, *self.sizes(), *more)
 
@@ -100,7 +103,8 @@ class TritonLinear(BlockwiseLinear):
                 **constants(),
             }
 
-        self._variants.launch(kernel, (cut, x.dtype, out.dtype, key), grid, args, keywords)
+        weights = self._held[0] if early else None
+        self._variants.launch(kernel, (cut, x.dtype, out.dtype, key), grid, args, keywords, early, weights)
 
     def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
         """``W [stop - start, K]`` of some output features in the packed order; float32 results are exact."""

@@ -63,6 +63,7 @@ class PlaneLinear(TritonLinear):
 
     held = ("words", "scales", "offsets", "outer", "codebook", "table", "order")
     program_outputs = 16
+    starts_early = True
     outer: Tensor | None = None
     codebook: Tensor | None = None
     shift = 0.0

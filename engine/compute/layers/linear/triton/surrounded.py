@@ -70,7 +70,8 @@ def multiply(layer: TritonLinear, x: Tensor, around: Surroundings) -> Tensor:
 
     more = norm, float(around.eps), float(around.by)
     key = None if norm is None else norm.dtype, around.gating, around.stream is not None, scaled
-    layer.launch_product(planes.multiply_fused, aligned(layer.ordered(x)), out, cut, constants, more=more, key=key)
+    x = aligned(layer.ordered(x))
+    layer.launch_product(planes.multiply_fused, x, out, cut, constants, more=more, key=key, early=True)
     return out
 
 

@@ -220,11 +220,14 @@ def test_what_is_launched_does_not_depend_on_the_choice(monkeypatch: pytest.Monk
     traces = []
     launched = triton_launch.Variants.launch
 
-    def launch(self: Any, kernel: Any, key: Any, grid: Any, args: Any, keywords: Callable[[], dict[str, Any]]) -> None:
+    def launch(
+        self: Any, kernel: Any, key: Any, grid: Any, args: Any, keywords: Callable[[], dict[str, Any]], *more: Any,
+        **early: Any,
+    ) -> None:  # fmt: skip
         shapes = [tuple(arg.shape) if isinstance(arg, Tensor) else arg for arg in args]
         asked.nodes.append((kernel.fn.__name__, key, grid, shapes, sorted(keywords().items())))
         with _disable_current_modes():
-            launched(self, kernel, key, grid, args, keywords)
+            launched(self, kernel, key, grid, args, keywords, *more, **early)
 
     mlp, _ = block(replace(MOE, shared_size=32), "dense")
     x = rows(count)

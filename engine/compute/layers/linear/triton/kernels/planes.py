@@ -18,6 +18,7 @@ import triton.language as tl
 
 from engine.compute.layers.linear.triton.kernels.sorted_rows import sorted_rows
 from engine.compute.layers.triton.fused_kernels import activated, rounded, share_of
+from engine.compute.native.early_kernels import SPAN, fetch, fetch_ahead, let_in, wait
 
 
 @triton.jit
@@ -176,38 +177,68 @@ def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used
     return result
 
 
-@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
+@triton.jit
+def _fetch_own(words, scales, first, count, outputs, blocks, PLANE: tl.constexpr, SCALE: tl.constexpr,
+               SLICES: tl.constexpr):  # fmt: skip
+    """Fetch what the first turn reads of output features ``first`` to ``first + count`` into the level-2 cache, and all
+    of their scales."""
+    count, row = tl.minimum(count, outputs - first), blocks * (2 * PLANE)
+    fetch(words.to(tl.int64) + first.to(tl.int64) * row, row, count, tl.minimum(row, SLICES * 2 * PLANE))
+    SIZE: tl.constexpr = 16 if SCALE == "float32" else 4 if SCALE == "exponent" or SCALE == "nested" else 8
+    pieces = tl.where((outputs * SIZE % SPAN == 0) & (first * SIZE % SPAN == 0), blocks, 0)
+    fetch(scales.to(tl.int64) + first.to(tl.int64) * SIZE, outputs * SIZE, pieces, count * SIZE // SPAN * SPAN)
+
+
+@triton.jit(do_not_specialize=["rows", "outputs", "blocks", "ahead_bytes"])
 def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
-             rows, outputs, inputs, blocks, shift,
+             rows, outputs, inputs, blocks, shift, ahead, ahead_bytes,
              PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
              OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
              MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
-             ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+             ASM: tl.constexpr, MAGIC: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """``out [rows, N] = x [rows, K] W^T + bias``, sums in float32."""
+    if EARLY:
+        let_in()
+        _fetch_own(words, scales, tl.program_id(0) * BN, BN, outputs, blocks, PLANE, SCALE, SLICES)
+        wait()
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * MB + tl.arange(0, MB)
     result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, m < rows, outputs, inputs, blocks,
                       shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
                       MAGIC, None, None, False)  # fmt: skip
+    if EARLY:
+        fetch_ahead(ahead, ahead_bytes)
     at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
 
-@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
+@triton.jit(do_not_specialize=["rows", "outputs", "blocks", "ahead_bytes"])
 def multiply_fused(x, words, scales, offsets, outer, codebook, table, bias, out,
-                   rows, outputs, inputs, blocks, shift, norm, eps, by,
+                   rows, outputs, inputs, blocks, shift, norm, eps, by, ahead, ahead_bytes,
                    PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
                    OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
                    MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
                    ASM: tl.constexpr, MAGIC: tl.constexpr,
                    NORM: tl.constexpr, SIZE: tl.constexpr, LANES: tl.constexpr, KIND: tl.constexpr, ADDED: tl.constexpr,
-                   SCALED: tl.constexpr):  # fmt: skip
+                   SCALED: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Same as :func:`multiply`, with what lies before and after it in a layer: the norm of x, gating, an addition.
 
     NORM: x is one row of SIZE channels, LANES the power of two that is not less, and its norm with weights
     ``norm [SIZE]`` is multiplied. KIND: ``out [rows, N / 2] = KIND(gate) * up``, gates the first half of the output
     features; "" for none. ADDED: ``out += by * x W^T``. Roundings and sums are those of fused_kernels.py.
     """
+    if EARLY:
+        let_in()
+        place = tl.program_id(0)
+        if KIND == "":
+            _fetch_own(words, scales, place * BN, BN, outputs, blocks, PLANE, SCALE, SLICES)
+        else:
+            first, half = place * (BN // 2), outputs // 2
+            _fetch_own(words, scales, first, BN // 2, outputs, blocks, PLANE, SCALE, SLICES)
+            _fetch_own(words, scales, half + first, BN // 2, outputs, blocks, PLANE, SCALE, SLICES)
+        if NORM:
+            fetch(norm, 0, tl.where(place == 0, 1, 0), SIZE * norm.dtype.element_ty.primitive_bitwidth // 8)
+        wait()
     share = 0.0
     if NORM:
         channel = tl.arange(0, LANES)
@@ -227,6 +258,8 @@ def multiply_fused(x, words, scales, offsets, outer, codebook, table, bias, out,
         n = tl.program_id(0) * (BN // 2) + tl.arange(0, BN // 2)
         outputs = outputs // 2
         result = rounded(activated(gate, KIND), out) * up
+    if EARLY:
+        fetch_ahead(ahead, ahead_bytes)
     at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     real = (n < outputs)[:, None] & (m < rows)[None, :]
     if ADDED:
