@@ -66,6 +66,8 @@ def test_the_table_ranks_designs_on_every_card() -> None:
     served = speed["ten kernels, as served"]
     assert speed["ten kernels, 2 slices everywhere"] < served < min(speed[design.name] for design in built)
     assert speed["five kernels, resident products"] < speed["the same, early launch"]
+    assert speed["five kernels, resident products"] < speed["five kernels, two resident"], "without early launch"
+    assert speed["five kernels, two resident"] > 1.05 * speed["five kernels, the same products"]
     lines = list(table(("H200",)))
     assert lines[0].split()[-1] == "H200"
     rows = {line[:34].strip(): line[34:].split() for line in lines[1:]}

@@ -82,6 +82,12 @@ _IDLE = (
     ),
     Idle(keys.CUDA_GRAPHS, _NO_CACHE, "Without the KV cache every step has another size."),
     Idle(
+        keys.RESIDENT,
+        Setting(keys.BATCH_INVARIANT, (True,)),
+        "Batch-invariant arithmetic multiplies any number of rows by one kernel.",
+    ),
+    Idle(keys.RESIDENT, _NO_CACHE, "Without the KV cache every step reads the whole text, which is too many rows."),
+    Idle(
         keys.PACKED_KERNEL,
         Setting(keys.WEIGHTS, ("16bit",)),
         "The kernel multiplies with packed weights, and 16-bit ones are unpacked.",
@@ -109,6 +115,8 @@ _MISSING: Mapping[Capability, str] = {
     "shared reads": "Shared keys and values are not read faster together on this device.",
     "async steps": "Only a GPU that samples by Kvasir's own kernels can be given steps ahead: kvasir doctor says what "
     "runs here.",
+    "resident products": "Only 4-bit weights on an NVIDIA GPU from compute capability 8.0 on have such products: "
+    "kvasir doctor says what runs here.",
     "graphs": "Only steps on a GPU, with Kvasir's own attention kernels, can be captured: kvasir doctor says what runs "
     "here.",
 }

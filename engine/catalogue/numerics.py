@@ -47,4 +47,30 @@ NUMERICS = (
         pointless_without=("graphs",),
         compare=(False, True),
     ),
+    Option(
+        key=keys.RESIDENT,
+        title="Resident products",
+        group="Numerics",
+        default=False,
+        metric=SPEED,
+        applies="reload",
+        explains="Products of one to eight rows ask for several pieces of their 4-bit weights at once, and for the "
+        "next ones before these are used up, so that fast memory never waits for a request. An experiment, which no GPU "
+        "has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what it "
+        "cannot serve keeps that one.",
+        shows="tokens per second",
+        helps="Decoding for one to eight answers on a GPU with HBM, such as an H100 or H200, where several requests "
+        "must be under way at all times. Cards with slower memory keep it at work without.",
+        costs="Seconds of the load, in which these kernels are compiled and tried. Products are added up in another "
+        "order, so that the last of 16 bits may differ.",
+        source=(
+            "engine/compute/layers/linear/triton/resident.py",
+            "engine/compute/layers/linear/triton/kernels/resident.py",
+        ),
+        also=("weight prefetch", "Gluon kernels", "persistent kernels"),
+        reference="Frantar et al. 2024, MARLIN: mixed-precision auto-regressive parallel inference on large language "
+        "models (arXiv 2408.11743)",
+        pointless_without=("resident products",),
+        compare=(False, True),
+    ),
 )

@@ -181,6 +181,7 @@ class EngineOptions:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
         numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
+        numerics.resident = bool(self.values[keys.RESIDENT])
         chosen = str(self.values[keys.ACTIVATIONS]).removesuffix("bit")
         numerics.activations = numerics.automatic if self.automatic_activations else int(chosen)
         numerics.refines = self.automatic_activations

@@ -28,6 +28,9 @@ class Numerics:
     each layer with what it multiplies, ``[T, in_features]`` in packed order, while it is measured.
 
     ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
+
+    ``resident``: products of few rows ask for their weights before they need anything else, where such kernels serve
+    them (`engine.compute.layers.linear.triton.resident`); never with ``batch_invariant``.
     """
 
     __slots__ = (
@@ -39,6 +42,7 @@ class Numerics:
         "observer",
         "quantises",
         "refines",
+        "resident",
     )
 
     def __init__(
@@ -46,7 +50,7 @@ class Numerics:
     ) -> None:
         self.batch_invariant, self.cascade, self.graphs, self.quantises = batch_invariant, cascade, graphs, quantises
         self._activations = self.automatic = LEAST_BITS
-        self.refines = False
+        self.refines = self.resident = False
         self.observer: Callable[[Any, Tensor], None] | None = None
 
     @property

@@ -79,10 +79,12 @@ def test_what_means_nothing_with_the_loaded_model_is_hidden() -> None:
         return [spec.key for spec in catalogue.state(catalogue.defaults(), capabilities) if spec.hidden]
 
     assert hidden() == [], "not before it is known"
-    assert hidden("model") == ["window_pages", "cascade", "async_scheduling", "activations", "cuda_graphs"]
+    assert hidden("model") == [
+        "window_pages", "cascade", "async_scheduling", "activations", "cuda_graphs", "resident_products"
+    ]  # fmt: skip
     reads: tuple[catalogue.Capability, ...] = ("model", "layer windows", "shared reads", "quantised activations")
-    assert hidden(*reads) == ["async_scheduling", "cuda_graphs"]
-    assert hidden(*reads, "graphs", "async steps") == []
+    assert hidden(*reads) == ["async_scheduling", "cuda_graphs", "resident_products"]
+    assert hidden(*reads, "graphs", "async steps", "resident products") == []
 
 
 VALUES = st.one_of(st.booleans(), st.integers(-2, 9000), st.sampled_from(["on", "off", "draft", "16bit", "", "7"]))

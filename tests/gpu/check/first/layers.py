@@ -164,10 +164,13 @@ def kernels_of(stepped: Stepped) -> int:
     return len(trace.recorded(stepped.step, True)) if stepped.recorder is not None else 0
 
 
-def a_layer(many: ModelConfig, few: ModelConfig, device: torch.device, apart: bool = False) -> Iterator[dict[str, Any]]:
+def a_layer(
+    many: ModelConfig, few: ModelConfig, device: torch.device, apart: bool = False, resident: bool = False
+) -> Iterator[dict[str, Any]]:
     """Microseconds and kernels a layer. ``apart``: the kernels between products and attention have failed their
-    trials, so that torch's operators compute there."""
+    trials, so that torch's operators compute there. ``resident``: such products are switched on."""
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(RandomWeights.numerics, "resident", resident))
         for module, name in FUSED if apart else ():
             stack.enter_context(mock.patch.object(module, name, return_value="it is left out"))
         longer, shorter = Stepped(many, device), Stepped(few, device)
@@ -179,7 +182,8 @@ def a_layer(many: ModelConfig, few: ModelConfig, device: torch.device, apart: bo
 
 
 def chain(setting: Setting) -> Measures:
-    """``figures[design]``: a layer of the 8B as it is served, and without fused kernels; replays that differ."""
+    """``figures[design]``: a layer of the 8B as it is served, with resident products, and without fused kernels;
+    replays that differ."""
     device = torch.device(setting.device)
     config = LLAMA_8B.changed(vocab_size=32064)
     if setting.dry:
@@ -188,6 +192,7 @@ def chain(setting: Setting) -> Measures:
     many, few = (2, 1) if setting.dry else (MANY, FEW)
     each = partial(a_layer, shortened(config, many), shortened(config, few), device)
     yield "as served", each
+    yield "resident", partial(each, resident=True)
     yield "unfused", partial(each, apart=True)
     yield "replays", lambda: {"differ": Stepped(shortened(config, few), device).different()}
 
