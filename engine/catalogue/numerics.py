@@ -55,9 +55,9 @@ NUMERICS = (
         metric=SPEED,
         applies="reload",
         explains="Products of one to eight rows ask for several pieces of their 4-bit weights at once, and for the "
-        "next ones before these are used up, so that fast memory never waits for a request. An experiment, which no GPU "
-        "has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what it "
-        "cannot serve keeps that one.",
+        "next ones before these are used up, so that fast memory never waits for a request. An experiment, which no "
+        "GPU has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what "
+        "it cannot serve keeps that one.",
         shows="tokens per second",
         helps="Decoding for one to eight answers on a GPU with HBM, such as an H100 or H200, where several requests "
         "must be under way at all times. Cards with slower memory keep it at work without.",

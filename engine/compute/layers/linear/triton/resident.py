@@ -52,13 +52,17 @@ _tried: dict[tuple[Hashable, ...], str | None] = {}
 """What trials said; a key begins with the traits of the layer."""
 
 
-@functools.cache
 def unavailable(device: torch.device) -> str | None:
     """Reason no such kernel runs on a device; None where one may."""
     if not inlines(device):
         return "they are for NVIDIA's GPUs"
     if capability(device) < TENSOR_CORES:
         return "the GPU is older than compute capability {}.{}".format(*TENSOR_CORES)
+    return _no_gluon()
+
+
+@functools.cache
+def _no_gluon() -> str | None:
     try:
         from engine.compute.layers.linear.triton.kernels import resident  # noqa: F401 - Triton's Gluon may be missing
     except Exception as error:  # an experimental part of Triton, which may fail in whatever way

@@ -198,17 +198,15 @@ def test_reasons_to_decline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "how many rows" in said(layer)
     layer.numerics.batch_invariant = layer.numerics.resident = False
     assert "switched off" in said(layer)
-    resident.unavailable.cache_clear()
     assert "NVIDIA" in str(resident.unavailable(CPU))
     monkeypatch.setattr(resident, "capability", lambda _: (7, 5))
-    resident.unavailable.cache_clear()
     assert "older than compute capability 8.0" in str(resident.unavailable(META))
     monkeypatch.undo()
-    resident.unavailable.cache_clear()
+    resident._no_gluon.cache_clear()
     with mock.patch.dict("sys.modules", {"engine.compute.layers.linear.triton.kernels.resident": None}):
         monkeypatch.delattr("engine.compute.layers.linear.triton.kernels.resident", raising=False)
         assert "has no Gluon" in str(resident.unavailable(META))
-    resident.unavailable.cache_clear()
+    resident._no_gluon.cache_clear()
 
 
 def test_a_layer_takes_them_where_they_are_on_and_its_own_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
