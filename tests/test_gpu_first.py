@@ -153,7 +153,8 @@ def part(figures: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def cuts(**microseconds: float) -> dict[str, Any]:
-    named = {"served": "served", "two": decisions.SLICES[2], "four": decisions.SLICES[4]}
+    named = {"served": "served", "two": decisions.SLICES[2], "four": decisions.SLICES[4], "strip": "Strip(8, 16, 8, 2)",
+             "ring": "Ring(8, 16, 8, 4)"}  # fmt: skip
     return {named[name]: {"microseconds": value} for name, value in microseconds.items()}
 
 
@@ -192,6 +193,29 @@ FIGURES: dict[str, dict[str, Any]] = {
         "with delta nets": {"kernel us": 30.0, "kernels": 8.0},
     }),
 }  # fmt: skip
+
+
+def with_resident(ring: float) -> dict[str, Any]:
+    """Part 3 with resident products of every matrix."""
+    return part({
+        "down": cuts(served=11.0, strip=10.5), "gate_up": cuts(served=22.0, strip=21.8, ring=ring),
+        "o": cuts(served=6.0, strip=6.1), "qkv": cuts(served=7.0, strip=7.0),
+    })  # fmt: skip
+
+
+def test_resident_products_are_held_to_the_read_ceiling_and_to_what_is_served() -> None:
+    found = decided(
+        **{"one-row": with_resident(17.0), "chain": part({"as served": {"us": 66.0}, "resident": {"us": 60.0}})}
+    )
+    assert found["resident products"][1:] == ("on: they pay", "40.6 µs for a layer's four, as served 46.0")
+    assert found["gates and ups in strips"][1:] == ("Gluon will do", "86% of the read ceiling")
+    assert found["a layer with resident products"].do == "on: they pay"
+    slow = decided(
+        **{"one-row": with_resident(21.6), "chain": part({"as served": {"us": 66.0}, "resident": {"us": 65.0}})}
+    )
+    assert slow["resident products"].do == slow["a layer with resident products"].do == "leave them off"
+    assert slow["gates and ups in strips"].do.startswith("below it")
+    assert decided()["resident products"].by.startswith("not measured")
 
 
 def decided(**changed: dict[str, Any]) -> dict[str, decisions.Decision]:

@@ -75,6 +75,8 @@ def test_the_table_ranks_designs_on_every_card() -> None:
     assert speed["five kernels, resident products"] < speed["the same, early launch"]
     starting = next(design for design in DESIGNS if design.name == "the same, started early")
     assert step_of(starting, H200, 0.6 * US) < step_of(starting, H200, 1.5 * US), "each kernel waits for its hand-over"
+    assert speed["five kernels, resident products"] < speed["five kernels, two resident"], "without early launch"
+    assert speed["five kernels, two resident"] > 1.05 * speed["five kernels, the same products"]
     lines = list(table(("H200",)))
     assert lines[0].split()[-1] == "H200"
     rows = {line[:34].strip(): line[34:].split() for line in lines[1:]}

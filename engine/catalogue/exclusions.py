@@ -86,6 +86,12 @@ _IDLE = (
     Idle(keys.EARLY_LAUNCH, Setting(keys.BATCH_INVARIANT, (True,)), _NOT_CAPTURED),
     Idle(keys.EARLY_LAUNCH, _NO_CACHE, _NOT_CAPTURED),
     Idle(
+        keys.RESIDENT,
+        Setting(keys.BATCH_INVARIANT, (True,)),
+        "Batch-invariant arithmetic multiplies any number of rows by one kernel.",
+    ),
+    Idle(keys.RESIDENT, _NO_CACHE, "Without the KV cache every step reads the whole text, which is too many rows."),
+    Idle(
         keys.PACKED_KERNEL,
         Setting(keys.WEIGHTS, ("16bit",)),
         "The kernel multiplies with packed weights, and 16-bit ones are unpacked.",
@@ -116,6 +122,8 @@ _MISSING: Mapping[Capability, str] = {
     "graphs": "Only steps with Kvasir's own kernels for attention can be captured: kvasir doctor says what runs here.",
     "early launch": "Only NVIDIA GPUs of compute capability 9.0 or newer start a kernel before the one before it has "
     "ended.",
+    "resident products": "Only 4-bit weights on an NVIDIA GPU from compute capability 8.0 on have such products: "
+    "kvasir doctor says what runs here.",
 }
 
 EXCLUSIONS: list[Exclusion] = []

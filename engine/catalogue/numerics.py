@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.catalogue.metrics import SPEED
 from engine.catalogue.option import Option, Relevance
-from engine.protocol import Measure, keys
+from engine.protocol import Measure, NumberRange, keys
 
 NUMERICS = (
     Option(
@@ -49,12 +49,11 @@ NUMERICS = (
         title="Early launch",
         group="Numerics",
         default=False,
-        metric=SPEED,
         applies="live",
         explains="Lets each kernel of a captured step start before the one before it has ended: it asks for the "
         "weights that it will need, and waits only before it reads what others write. "
         "Without it the GPU's memory idles between any two kernels; no GPU has measured yet what that costs.",
-        shows="tokens per second, and whether the steps were captured so",
+        measure=Measure("tokens per second, and whether the steps were captured so", SPEED, (False, True)),
         helps="Decoding one answer on a GPU with fast memory, where the time between kernels counts most.",
         costs="Kernels compiled once more, at the first step that is captured so. Nothing in the text: kernels compute "
         "the same. Each GPU tries it first, and steps are captured without it where that fails.",
@@ -62,28 +61,46 @@ NUMERICS = (
         also=("programmatic dependent launch", "PDL", "dependent launch"),
         reference="CUDA C++ Programming Guide, Programmatic Dependent Launch and Synchronization "
         "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#programmatic-dependent-launch-and-synchronization)",
-        pointless_without=("graphs", "early launch"),
-        compare=(False, True),
+        relevant=Relevance(capabilities=("graphs", "early launch")),
     ),
     Option(
         key=keys.FETCHED_AHEAD,
         title="Megabytes fetched ahead",
         group="Numerics",
         default=0,
-        metric=SPEED,
         applies="live",
         explains="How much of the next kernel's weights a kernel has fetched into the GPU's level-2 cache: attention "
         "while it waits, a product at its end. More than half of that cache would push out what was fetched before.",
-        shows="tokens per second",
+        measure=Measure("tokens per second", SPEED, (0, 8)),
         helps="Decoding with early launch, where a kernel finds no room to start early. Try 4 to 16.",
         costs="Memory traffic of its own where too much is fetched. Nothing in the text.",
         source=("engine/compute/native/early_kernels.py", "engine/compute/native/triton_launch.py"),
         also=("L2 prefetch", "prefetch into L2"),
-        minimum=0,
-        maximum=32,
-        zero_means="none",
-        of=(keys.EARLY_LAUNCH, (True,)),
-        pointless_without=("graphs", "early launch"),
-        compare=(0, 8),
+        range=NumberRange(minimum=0, maximum=32, zero_means="none"),
+        relevant=Relevance(of=(keys.EARLY_LAUNCH, (True,)), capabilities=("graphs", "early launch")),
+    ),
+    Option(
+        key=keys.RESIDENT,
+        title="Resident products",
+        group="Numerics",
+        default=False,
+        applies="reload",
+        explains="Products of one to eight rows ask for several pieces of their 4-bit weights at once, and for the "
+        "next ones before these are used up, so that fast memory never waits for a request. An experiment, which no "
+        "GPU has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what "
+        "it cannot serve keeps that one.",
+        measure=Measure("tokens per second", SPEED, (False, True)),
+        helps="Decoding for one to eight answers on a GPU with HBM, such as an H100 or H200, where several requests "
+        "must be under way at all times. Cards with slower memory keep it at work without.",
+        costs="Seconds of the load, in which these kernels are compiled and tried. Products are added up in another "
+        "order, so that the last of 16 bits may differ.",
+        source=(
+            "engine/compute/layers/linear/triton/resident.py",
+            "engine/compute/layers/linear/triton/kernels/resident.py",
+        ),
+        also=("weight prefetch", "Gluon kernels", "persistent kernels"),
+        reference="Frantar et al. 2024, MARLIN: mixed-precision auto-regressive parallel inference on large language "
+        "models (arXiv 2408.11743)",
+        relevant=Relevance(capabilities=("resident products",)),
     ),
 )

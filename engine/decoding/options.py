@@ -168,6 +168,7 @@ class EngineOptions:
         numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
         numerics.early = bool(self.values[keys.EARLY_LAUNCH])
         numerics.ahead = int(self.values[keys.FETCHED_AHEAD]) << 20
+        numerics.resident = bool(self.values[keys.RESIDENT])
         chosen = str(self.values[keys.ACTIVATIONS]).removesuffix("bit")
         numerics.activations = numerics.automatic if self.automatic_activations else int(chosen)
         numerics.refines = self.automatic_activations

@@ -20,7 +20,7 @@ from engine.compute.native.proof import machine_declines
 from engine.compute.sampling import device
 from engine.compute.sampling.sampler import by_torch
 from engine.loading.model import LoadedModel
-from engine.loading.runners import quantises_activations
+from engine.loading.runners import quantises_activations, resident_reasons
 from engine.protocol import keys
 
 
@@ -47,6 +47,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         "shared reads": all(_reads_shared_keys_once(lm, kv) for kv in forms(model.stores[0])),
         "graphs": _captures(model, lm),
         "early launch": early.unavailable(model.device) is None,
+        "resident products": any(reason is None for _, reason in resident_reasons(lm)),
         "async steps": draws_there(model),
     }
     cached: list[KVTechnique | PolicyTechnique] = [*records(KVTechnique), *records(PolicyTechnique)]

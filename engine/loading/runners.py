@@ -19,6 +19,8 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
 from engine.compute.layers.linear import native
 from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.linear.triton import resident
+from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
 from engine.compute.layers.numerics import LEAST_BITS, Numerics
 from engine.compute.models.arenas import SIXTEEN_BITS, new_store
 from engine.compute.models.base import CausalLM
@@ -40,7 +42,8 @@ def prove(runner: Runner, checkpoint: Checkpoint) -> None:
 
 
 def fallbacks(model: CausalLM, name: str) -> Iterator[str]:
-    """A sentence for each fast path that declined, with the number of layers concerned.
+    """A sentence for each fast path that declined, with the number of layers concerned, and where resident products are
+    switched on for each reason there are none.
 
     Where it is Kvasir's native code another one says what the way taken instead allows.
     """
@@ -53,6 +56,18 @@ def fallbacks(model: CausalLM, name: str) -> Iterator[str]:
         if path == native.PATH:
             text += f" They allow at most {1 / one_row_seconds(concerned, model.dtype):.1f} tokens a second here."
         yield text
+    if model.numerics.resident:
+        reasons = Counter(reason for _, reason in resident_reasons(model) if reason is not None)
+        for reason, count in reasons.items():
+            yield f"{count} layers of {name} have no resident products ({reason})."
+
+
+def resident_reasons(model: CausalLM) -> Iterator[tuple[PlaneLinear, str | None]]:
+    """The layers with 4-bit weights in planes, without experts, each with the reason it has no resident product; None
+    where it has one, or has not been tried."""
+    for name, linear in model.linears():
+        if isinstance(linear, PlaneLinear) and ".experts." not in name:
+            yield linear, resident.known_reason(linear)
 
 
 def one_row_seconds(linears: Sequence[Linear], dtype: torch.dtype) -> float:

@@ -39,11 +39,23 @@ from engine.compute.layers.experts.few import FewExperts
 from engine.compute.layers.experts.grouped import GroupedExperts
 from engine.compute.layers.linear.base import Linear, Surroundings
 from engine.compute.layers.linear.dense import Dense
-from engine.compute.layers.linear.triton import surrounded
+from engine.compute.layers.linear.triton import resident, surrounded
 from engine.compute.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
 from engine.compute.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
-from engine.compute.layers.linear.triton.runtime import DEEP, FIXED, FMA, SOME, SPLITS, Cut, Tile, WideTile, wide_tiles
+from engine.compute.layers.linear.triton.runtime import (
+    DEEP,
+    FIXED,
+    FMA,
+    SOME,
+    SPLITS,
+    Cut,
+    Ring,
+    Strip,
+    Tile,
+    WideTile,
+    wide_tiles,
+)
 from engine.compute.layers.mlp import GatedMLP
 from engine.compute.layers.norm import RMSNorm
 from engine.compute.layers.numerics import Numerics
@@ -183,6 +195,30 @@ def few_launches(
     return {name: Launch(each.kernel, each.args, each.keywords) for name, each in zip(names, found, strict=True)}
 
 
+def resident_launches(
+    kind: str, dtype: torch.dtype, cut: Strip | Ring, outputs: int = OUTPUTS, inputs: int = INPUTS
+) -> dict[str, Launch]:
+    """What a layer of that kind in planes launches as a resident product: alone for one row and for eight, and for one
+    with what surrounds it in a layer."""
+    layer = KINDS[kind](outputs, inputs, dtype, torch.device("meta"), Numerics()).layer
+    assert isinstance(layer, PlaneLinear)
+    x, norm, stream = (torch.empty(1, size, dtype=dtype, device="meta") for size in (inputs, inputs, outputs))
+    found = {}
+    for name, (rows, around) in {
+        "one row": (1, resident.NONE),
+        "eight rows": (8, resident.NONE),
+        "norm": (1, Surroundings(norm[0], 1e-5)),
+        "addition": (1, Surroundings(stream=stream)),
+        "norm and gating": (1, Surroundings(norm[0], 1e-5, "silu")),
+        "eight rows, gating": (8, Surroundings(gating="silu")),
+    }.items():
+        out = torch.empty(rows, outputs // (2 if around.gating else 1), dtype=dtype, device="meta")
+        with triton_launch.gathering() as launches:
+            resident.launch(layer, x.expand(rows, -1), out, cut, around)
+        found[name] = Launch(launches[0].kernel, launches[0].args, launches[0].keywords)
+    return found
+
+
 Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
 
 
@@ -215,7 +251,12 @@ def specialised(launch: Launch) -> Specialised:
 def compiled(launch: Launch, sm: int) -> Any:
     """The kernel as Triton would compile it for these arguments."""
     options = {name: launch.keywords[name] for name in OPTIONS if name in launch.keywords}
-    return compile(ASTSource(launch.kernel, *specialised(launch)), GPUTarget("cuda", sm, 32), options)
+    source = ASTSource
+    if launch.kernel.is_gluon():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        source = GluonASTSource
+    return compile(source(launch.kernel, *specialised(launch)), GPUTarget("cuda", sm, 32), options)
 
 
 def disassembled(program: Any) -> list[str]:
@@ -270,7 +311,7 @@ def look(launch: Launch, sm: int, turn: int | None = None, marker: str | None = 
         operations=operations,
         text=text,
         barriers=sum(count for name, count in operations.items() if name.startswith("BAR")),
-        resident=resident(registers, program.metadata.shared, launch.keywords["num_warps"], sm),
+        resident=room(registers, program.metadata.shared, launch.keywords["num_warps"], sm),
     )
 
 
@@ -281,7 +322,7 @@ _WARPS = {75: 32, 80: 64, 86: 48, 89: 48, 90: 64, 120: 48}
 """Kilobytes of shared memory of a multiprocessor, and warps (CUDA C++ Programming Guide, compute capabilities)."""
 
 
-def resident(registers: int, shared: int, warps: int, sm: int) -> int:
+def room(registers: int, shared: int, warps: int, sm: int) -> int:
     """Programs that fit on a multiprocessor at once: registers are given to a warp in 256s, and the driver takes 1 KB
     of shared memory for each."""
     by_registers = (1 << 16) // (-(-registers * 32 // 256) * 256 * warps)
@@ -294,6 +335,22 @@ def under_way(launch: Launch, code: Code, sm: int, outputs: int) -> float:
     words = launch.keywords
     programs = -(-outputs // words["BN"]) * words.get("SPLITS", 1) / MULTIPROCESSORS[sm]
     return min(programs, code.resident) * max(1, words["num_stages"] - 1) * _weights(launch) / 2
+
+
+def asked_first(launch: Launch, code: Code, sm: int, outputs: int) -> tuple[int, float]:
+    """Of a resident product: loads or copies of 16 bytes of weights that a thread makes before it waits for the kernel
+    before, or where it does not, for other warps, and by them the bytes that a multiprocessor has under way with so
+    many outputs."""
+    words, loads = launch.keywords, 0
+    end = ("ACQBULK",) if words["WAITS"] else ("BAR",) if "AHEAD" in words else ("STS",)
+    for line in _parse(code.text)[0]:
+        name = line.split()[0]
+        if "MMA" in name or name.startswith(end):
+            break
+        # Scales are narrower, and so is x where it is kept.
+        loads += name.startswith(("LDG", "LDGSTS")) and "128" in name
+    programs = outputs / resident.OUTPUTS / MULTIPROCESSORS[sm] if "AHEAD" in words else 1
+    return loads, min(programs, code.resident) * loads * 16 * 32 * words["num_warps"]
 
 
 def jumped(code: Code) -> float:
@@ -320,6 +377,8 @@ def _weights(launch: Launch) -> int:
     if launch.kernel is gemm.gemm:
         return int(words["BN"] * words["TURN"] * 4)
     plane = words.get("PLANE", 1) * words.get("TURN", 4)
+    if "TURNS" in words:  # a resident product: of a whole strip
+        return int(resident.OUTPUTS * plane * words["WARPS"] * words["TURNS"])
     if launch.kernel is dense16.multiply_sorted:
         plane = words["PLANE"]
     return int(words.get("SLICES", 1) * words.get("SLOTS", 1) * words.get("BN", 1) * plane)

@@ -308,18 +308,20 @@ NORM = 180
 """Instructions a warp for the norm of x, by every program of a product that has it."""
 
 
-def strips(outputs: int, inputs: int, warps: int = 8, turns: int = 1, ahead: int = 1, norm: bool = False) -> Kernel:
-    """A product in groups of 128 whose programs have 16 outputs and ask for ``ahead`` of their ``turns`` at once,
-    before they wait for x: 1.9 instructions a weight, 80 to 88 registers a thread, 24 warps a multiprocessor."""
-    work = 1.9 * 16 * inputs / turns / (32 * warps)
-    return Kernel(outputs // 16, warps, turns, 16 * inputs * ROW / turns, work + NORM * norm, ahead, 24 // warps)
+def strips(outputs: int, inputs: int, turns: int = 1, ahead: int = 1, norm: bool = False) -> Kernel:
+    """`resident.strip` in groups of 128: programs of 8 warps have 16 outputs and ask for ``ahead`` of their ``turns``
+    at once, before they wait for x; 2.2 instructions a weight, and three programs a multiprocessor, or two where they
+    hold two turns (tests/gpu/machine_code.py)."""
+    work = 2.2 * 16 * inputs / turns / 256
+    return Kernel(outputs // 16, 8, turns, 16 * inputs * ROW / turns, work + NORM * norm, ahead, 3 if ahead == 1 else 2)
 
 
 def ring(processors: int, outputs: int, inputs: int, ahead: int = 3) -> Kernel:
-    """One program a multiprocessor, which takes strips of 16 outputs in turn and has ``ahead`` of them under way."""
+    """`resident.ring`: one program a multiprocessor, which takes strips of 16 outputs in turn and has ``ahead`` of them
+    under way."""
     turns = math.ceil(outputs / 16 / processors)
     piece = outputs * inputs * ROW / processors / turns
-    return Kernel(processors, 8, turns, piece, 1.91 * 16 * inputs / 256, ahead, 1, before=NORM)
+    return Kernel(processors, 8, turns, piece, 1.98 * 16 * inputs / 256, ahead, 1, before=NORM)
 
 
 HAND_OVERS = (0.6, 0.9, 1.2, 1.5)
@@ -359,12 +361,19 @@ def _starting(processors: int, fetched: float = 0.0) -> list[Kernel]:
 def _resident(processors: int, fetched: float = 0.0) -> list[Kernel]:
     """All weights of q, k and v, of o and half of down's in registers, gate and up by a ring. Attention has o's weights
     fetched, and down the next layer's q, k and v, at most ``fetched`` bytes."""
-    down = strips(4096, 14336, 7, turns=4, ahead=2)
+    down = strips(4096, 14336, turns=4, ahead=2)
     sizes = (ROW * 4096 * 4096, ROW * 6144 * 4096)
     return [
         *(strips(6144, 4096, norm=True), ATTENTION._replace(fetched=min(fetched, sizes[0])), strips(4096, 4096)),
         *(ring(processors, 28672, 4096), down._replace(fetched=min(fetched, sizes[1]))),
     ]
+
+
+def _switched(processors: int) -> list[Kernel]:
+    """What the switch "Resident products" serves: gates and ups, and down."""
+    qkv, attention, o, _, _ = _fused(processors)
+    *_, up, down = _resident(processors)
+    return [qkv, attention, o, up, down]
 
 
 def _ten_resident(processors: int) -> list[Kernel]:
@@ -380,6 +389,7 @@ DESIGNS = (
     Design("the same, started early", _starting, early=True),
     Design("the same, 16 MB ahead", lambda processors: _starting(processors, 16e6), early=True),
     Design("ten kernels, resident products", _ten_resident),
+    Design("five kernels, two resident", _switched),
     Design("five kernels, resident products", _resident),
     Design("the same, early launch", _resident, early=True),
     Design("the same, 4 MB fetched ahead", lambda processors: _resident(processors, 4e6), early=True),

@@ -39,7 +39,7 @@ from engine.compute.layers.experts import few, grouped
 from engine.compute.layers.linear import choose
 from engine.compute.layers.linear.base import Linear, LinearShape, Target
 from engine.compute.layers.linear.dense import Dense
-from engine.compute.layers.linear.triton import ggml, int4, int8, plane_layer, surrounded, table
+from engine.compute.layers.linear.triton import ggml, int4, int8, plane_layer, resident, surrounded, table
 from engine.compute.layers.linear.triton.experts import stacked
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.triton import delta, fused
@@ -59,7 +59,7 @@ MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
 FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees"), (surrounded, "disagrees")]
-FUSED += [(trial, "merges_wrongly"), (trial, "writes_wrongly"), (few, "disagrees")]
+FUSED += [(trial, "merges_wrongly"), (trial, "writes_wrongly"), (few, "disagrees"), (resident, "disagrees")]
 """The same of what lies between them."""
 PROOFS = [
     (trial, "disagrees"),
@@ -214,7 +214,7 @@ def pretended(
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
         gpu.capability.cache_clear()
         stack.callback(gpu.capability.cache_clear)
-        for module in (launch, quest, plane_layer):
+        for module in (launch, quest, plane_layer, resident):
             stack.enter_context(mock.patch.object(module, "processors", return_value=multiprocessors))
         stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))

@@ -364,6 +364,10 @@
         <translation>Stapelunabhängiges Rechnen</translation>
     </message>
     <message>
+        <source>Batch-invariant arithmetic multiplies any number of rows by one kernel.</source>
+        <translation>Stapelunabhängiges Rechnen multipliziert jede Anzahl von Zeilen mit demselben Kernel.</translation>
+    </message>
+    <message>
         <source>Batch-invariant arithmetic plans every row on the host, which cannot be captured.</source>
         <translation>Stapelunabhängiges Rechnen plant jede Zeile auf dem Prozessor; das lässt sich nicht aufzeichnen.</translation>
     </message>
@@ -1052,6 +1056,10 @@
         <translation>Nur 1B seiner 8B Parameter rechnen je Token: schnell ohne GPU.</translation>
     </message>
     <message>
+        <source>Only 4-bit weights on an NVIDIA GPU from compute capability 8.0 on have such products: kvasir doctor says what runs here.</source>
+        <translation>Nur 4-Bit-Gewichte auf einer NVIDIA-GPU ab Compute Capability 8.0 haben solche Produkte: kvasir doctor sagt, was hier läuft.</translation>
+    </message>
+    <message>
         <source>Only Kvasir&apos;s own kernel for processors quantises activations, and not where float32 was asked for.</source>
         <translation>Nur Kvasirs eigener Kernel für Prozessoren quantisiert Aktivierungen, und nicht, wo float32 verlangt ist.</translation>
     </message>
@@ -1106,6 +1114,10 @@
     <message>
         <source>Prefix caching (RadixAttention)</source>
         <translation>Präfix-Caching (RadixAttention)</translation>
+    </message>
+    <message>
+        <source>Products of one to eight rows ask for several pieces of their 4-bit weights at once, and for the next ones before these are used up, so that fast memory never waits for a request. An experiment, which no GPU has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what it cannot serve keeps that one.</source>
+        <translation>Produkte mit einer bis acht Zeilen fordern mehrere Stücke ihrer 4-Bit-Gewichte auf einmal an, und die nächsten, bevor diese verbraucht sind, sodass schneller Speicher nie auf eine Anforderung wartet. Ein Experiment, das noch keine GPU gemessen hat: Jeder Kernel wird beim Laden eines Modells mit dem verglichen, den er ersetzt, und was er nicht bedienen kann, behält jenen.</translation>
     </message>
     <message>
         <source>PyTorch</source>
@@ -1166,6 +1178,10 @@
     <message>
         <source>Reasons with an effort that you set; only 3.6B parameters run per token.</source>
         <translation>Denkt mit einstellbarem Aufwand nach; nur 3,6B Parameter rechnen je Token.</translation>
+    </message>
+    <message>
+        <source>Resident products</source>
+        <translation>Residente Produkte</translation>
     </message>
     <message>
         <source>Rows that choose pages cannot share a tree: its first path alone is checked.</source>
@@ -1598,6 +1614,10 @@
     <message>
         <source>Without the KV cache every step reads the whole text, and nothing is drafted.</source>
         <translation>Ohne KV-Cache liest jeder Schritt den ganzen Text, und nichts wird entworfen.</translation>
+    </message>
+    <message>
+        <source>Without the KV cache every step reads the whole text, which is too many rows.</source>
+        <translation>Ohne KV-Cache liest jeder Schritt den ganzen Text, und das sind zu viele Zeilen.</translation>
     </message>
     <message>
         <source>Without the KV cache every step reads the whole text.</source>

@@ -31,6 +31,9 @@ class Numerics:
     of what a captured product would go on to do as it did. ``early``: in CUDA graphs kernels start before the one
     before has ended, where the GPU can; ``ahead``: bytes of the next weights that they then have fetched into the
     level-2 cache.
+
+    ``resident``: products of few rows ask for their weights before they need anything else, where such kernels serve
+    them (`engine.compute.layers.linear.triton.resident`); never with ``batch_invariant``.
     """
 
     __slots__ = (
@@ -45,6 +48,7 @@ class Numerics:
         "early",
         "graphs",
         "observer",
+        "resident",
     )
 
     def __init__(
@@ -53,7 +57,7 @@ class Numerics:
         self.batch_invariant, self.cascade, self.graphs = batch_invariant, cascade, graphs
         self._activations = self.automatic = LEAST_BITS
         self._quantises, self._refines, self.changes = quantises, False, 0
-        self.early, self.ahead = False, 0
+        self.early, self.resident, self.ahead = False, False, 0
         self.observer: Callable[[Any, Tensor], None] | None = None
 
     @property

@@ -29,7 +29,7 @@ from torch import Tensor
 Grid = tuple[int, int, int]
 CHECKED = os.environ.get("KVASIR_CHECK_LAUNCHES", "0") not in ("", "0")
 """True if every launch is compared with what Triton itself would have launched: for tests."""
-OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion", "launch_pdl")
+OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion", "launch_pdl", "maxnreg")
 """Keywords of a launch that are no parameters of its kernel."""
 
 

@@ -22,6 +22,7 @@ from engine.compute.attention.interface import AttnProblem, AttnSpec
 from engine.compute.attention.registry import choose
 from engine.compute.attention.triton import pack_trial, trial
 from engine.compute.layers.linear.base import Surroundings
+from engine.compute.layers.linear.triton import resident
 from engine.compute.layers.linear.triton.int4 import try_kernels
 from engine.compute.layers.linear.triton.runtime import PATH
 from engine.compute.layers.mlp import GatedMLP
@@ -49,6 +50,7 @@ from engine.loading.memory.probe import (
     why_no_gpu,
 )
 from engine.loading.model import LoadedModel
+from engine.loading.runners import resident_reasons
 from engine.protocol import DeviceName, LoadOptions
 from engine.services.client import CLOSE_SECONDS, EngineClient
 from engine.services.packs.start import REASON
@@ -300,14 +302,32 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         yield Kernel(part, config.num_layers, PATH if reason is None else APART.get(part, "torch"), declined)
 
 
+RESIDENT = "resident products (a switch)"
+
+
+def resident_kernels(model: CausalLM) -> Iterator[Kernel]:
+    """Yield the products that the switch of this name would replace, by what one row of them says in a trial."""
+    counts: Counter[str | None] = Counter()
+    for layer, reason in resident_reasons(model) if traits(model.device).kernels else ():
+        counts[reason or resident.disagrees(layer, 1, model.dtype, resident.NONE)] += 1
+    for reason, count in counts.items():
+        declined = () if reason is None else (f"{PATH}: {reason}",)
+        yield Kernel(RESIDENT, count, "products that are not" if declined else PATH, declined)
+
+
 def _kernel_table(loaded: LoadedModel) -> Table:
     table = Table("part", "layers", "kernel", "declined, and why", title="Kernels", title_justify="left", expand=False)
     for prefix, model in (("", loaded.model), ("draft: ", loaded.drafting.model)):
         if model is not None:
-            for kernel in [*kernels(model), *attention_kernels(model), *fused_kernels(model)]:
+            for kernel in _all_kernels(model):
                 declined = "\n".join(kernel.declined) or "nothing"
                 table.add_row(prefix + kernel.part, str(kernel.layers), kernel.chosen, declined)
     return table
+
+
+def _all_kernels(model: CausalLM) -> Iterator[Kernel]:
+    for those in (kernels, attention_kernels, fused_kernels, resident_kernels):
+        yield from those(model)
 
 
 def _facts(title: str, facts: list[tuple[str, str]]) -> Table:

@@ -79,12 +79,12 @@ def test_what_means_nothing_with_the_loaded_model_is_hidden() -> None:
         return [spec.key for spec in catalogue.state(catalogue.defaults(), capabilities) if spec.hidden]
 
     assert hidden() == [], "not before it is known"
-    graphs = ["cuda_graphs", "early_launch", "fetched_ahead"]
+    graphs = ["cuda_graphs", "early_launch", "fetched_ahead", "resident_products"]
     assert hidden("model") == ["window_pages", "cascade", "async_scheduling", "activations", *graphs]
     reads: tuple[catalogue.Capability, ...] = ("model", "layer windows", "shared reads", "quantised activations")
     assert hidden(*reads) == ["async_scheduling", *graphs]
     assert hidden(*reads, "graphs", "async steps") == graphs[1:]
-    assert hidden(*reads, "graphs", "async steps", "early launch") == []
+    assert hidden(*reads, "graphs", "async steps", "early launch", "resident products") == []
 
 
 VALUES = st.one_of(st.booleans(), st.integers(-2, 9000), st.sampled_from(["on", "off", "draft", "16bit", "", "7"]))

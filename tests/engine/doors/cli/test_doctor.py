@@ -9,10 +9,11 @@ import pytest
 pytest.importorskip("triton")
 
 from engine.compute.layers.experts import few
-from engine.compute.layers.linear.triton import surrounded
+from engine.compute.layers.linear.triton import resident, surrounded
 from engine.compute.layers.triton import fused
 from engine.compute.models.registry import family
-from engine.doors.cli.doctor import fused_kernels
+from engine.doors.cli.doctor import fused_kernels, resident_kernels
+from engine.loading.runners import fallbacks
 from tests.gpu.pretended import LLAMA_8B, QWEN3_30B, Weights, pretended, shortened
 
 
@@ -40,3 +41,20 @@ def test_the_doctor_says_how_few_rows_pass_a_mixture() -> None:
     part = "norm, choice and addition within the products of experts"
     assert served == (part, 2, "Triton kernel", ())
     assert apart == (part, 2, "kernels of their own", ("Triton kernel: it computes wrongly",))
+
+
+def test_the_doctor_and_a_load_say_which_products_are_not_resident() -> None:
+    as_well = "with so few output features the other kernel keeps memory at work as well"
+    with pretended():
+        model = family("LlamaForCausalLM").Model(shortened(LLAMA_8B, 2), Weights())
+        found = list(resident_kernels(model))
+        assert list(fallbacks(model, "Llama")) == [], "the switch is off"
+        model.numerics.resident = True
+        assert list(fallbacks(model, "Llama")) == [f"4 layers of Llama have no resident products ({as_well})."]
+        with mock.patch.object(resident, "disagrees", return_value="it computes wrongly"):
+            declined = list(resident_kernels(model))
+    name = "resident products (a switch)"
+    assert found == [
+        (name, 4, "products that are not", (f"Triton kernel: {as_well}",)), (name, 4, "Triton kernel", ())
+    ]  # fmt: skip
+    assert declined[1] == (name, 4, "products that are not", ("Triton kernel: it computes wrongly",))

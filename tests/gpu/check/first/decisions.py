@@ -172,6 +172,37 @@ def one_row(parts: Parts) -> Iterator[Decision]:
                 yield Decision("slices of down", do, f"{two:.1f} µs with 2, {four:.1f} with 4")
 
 
+def resident(parts: Parts) -> Iterator[Decision]:
+    """Of a layer's four products by themselves, and of a whole layer."""
+    about = "resident products"
+    times: dict[str, list[float]] = {"served": [], "resident": []}
+    for name in ("down", "gate_up", "o", "qkv"):
+        cuts = at(parts, "one-row", name) or {}
+        known = {cut: each["microseconds"] for cut, each in cuts.items() if "microseconds" in each}
+        own = [time for cut, time in known.items() if cut.startswith(RESIDENT)]
+        if not own or "served" not in known:
+            yield Decision(about, "", absent(parts, "one-row", name))
+            break
+        times["served"].append(known["served"])
+        times["resident"].append(min(own))
+    else:
+        served, own = (sum(times[each]) for each in ("served", "resident"))
+        do = "on: they pay" if own < (1 - GAIN) * served else "leave them off"
+        yield Decision(about, do, f"{own:.1f} µs for a layer's four, as served {served:.1f}")
+        ceiling = number(parts, "memory", "bandwidth", "read") or number(parts, "memory", "under way", "read")
+        if ceiling:
+            share = model.ROW * 28672 * 4096 / (1e-6 * times["resident"][1]) / ceiling
+            do = "Gluon will do" if share >= RING_SHARE else "below it: other tiles, else CUDA C++"
+            yield Decision("gates and ups in strips", do, f"{share:.0%} of the read ceiling")
+    whole, usual = (number(parts, "chain", each, "us") for each in ("resident", "as served"))
+    if whole is not None and usual is not None:
+        do = "on: they pay" if whole < (1 - GAIN) * usual else "leave them off"
+        yield Decision("a layer with resident products", do, f"{whole:.1f} µs, as served {usual:.1f}")
+
+
+RESIDENT = ("Strip", "Ring")
+"""How the names of their cuts begin."""
+RING_SHARE = 0.8
 SLICES = {2: "Tile(8, 16, 2, 2)", 4: "Tile(8, 16, 4, 2)"}
 
 
@@ -311,8 +342,8 @@ def mixture(parts: Parts) -> Iterator[Decision]:
                        f"{taken:.1f} µs in {kernels:.1f} kernels")  # fmt: skip
 
 
-RULES: tuple[Rule, ...] = (packaged, under_way, latency, hand_over, carve_out, one_row, some_rows, attention, chain,
-                           early_layers, served, prompts, equal, mixture)  # fmt: skip
+RULES: tuple[Rule, ...] = (packaged, under_way, latency, hand_over, carve_out, one_row, resident, some_rows, attention,
+                           chain, early_layers, served, prompts, equal, mixture)  # fmt: skip
 
 
 def decided(parts: Parts) -> list[Decision]:

@@ -150,7 +150,24 @@ class Products:
             self.name = name
         return self.case
 
-    def compile(self, cuts: Sequence[Any]) -> None:
+    def resident(self, name: str, rows: int) -> list[Any]:
+        """Cuts of resident products; none where there are no such kernels."""
+        from engine.compute.layers.linear.triton import resident
+        from engine.compute.layers.linear.triton.runtime import Ring, Strip
+
+        layer = cast(MethodType, self.of(name).calls[0]).__self__
+        if resident.refuses(layer) is not None:
+            return []
+        strip = resident.strip_of(layer)
+        deeper = [strip._replace(ahead=ahead) for ahead in (1, 2, 4) if ahead * strip.warps <= layer.blocks]
+        cuts = [strip, *deeper, Strip(8, 16, 4, 2), Strip(8, 16, 4, 4)]
+        if name == "gate_up":
+            most = resident.ring_of(layer, rows)
+            pieces = range(2, 7) if rows == 1 else range(2, most.pieces + 1 if most else 2)
+            cuts += [Ring(8, 16, strip.warps, count) for count in pieces]
+        return list(dict.fromkeys(cuts))
+
+    def compile(self, rows: int, cuts: Sequence[Any]) -> None:
         """Compile what the matrix that is held needs for these cuts, several at a time: not while they are timed."""
         if self.dry:
             return
@@ -159,7 +176,7 @@ class Products:
         layer = cast(MethodType, self.case.calls[0]).__self__
         with gathering() as launches:
             for cut in cuts:
-                layer.product(torch.zeros(cut.rows, layer.in_features, dtype=self.dtype, device=self.device),
+                layer.product(torch.zeros(rows, layer.in_features, dtype=self.dtype, device=self.device),
                               self.dtype, cut)  # fmt: skip
         compile_all(launches, lambda *_: None)
 
@@ -168,7 +185,7 @@ class Products:
         from tests.gpu import bench_kernels, bench_tiles
 
         case, found = self.of(name), dict[str, Any]()
-        self.compile(cuts)
+        self.compile(rows, cuts)
         for each in (case._replace(what="served"), *(bench_tiles.cut_up(case, cut) for cut in cuts)):
             try:
                 figure = next(bench_kernels.figures(each, (rows,), self.dtype, self.device, self.read))
@@ -181,13 +198,13 @@ class Products:
 
 
 def one_row(setting: Setting) -> Measures:
-    """``figures[matrix][cut]``, all of its forms for one row."""
+    """``figures[matrix][cut]``, all of its forms for one row, resident ones too."""
     from engine.compute.layers.linear.triton.runtime import Tile
 
     cuts = [Tile(8, 16, 2), Tile(8, 16, 4), Tile(8, 16, 2, 3)][: 1 if setting.dry else None]
     products = Products(setting)
     for name in LAYER:
-        yield name, partial(products.measured, name, 1, cuts)
+        yield name, lambda name=name: products.measured(name, 1, [*cuts, *products.resident(name, 1)])
 
 
 def row_cuts(rows: int) -> list[Any]:
@@ -211,7 +228,8 @@ def some_rows(setting: Setting) -> Measures:
     def rows(count: int) -> Iterator[dict[str, Any]]:
         found: dict[str, Any] = {}
         for name in ("o", "down", "qkv", "gate_up")[: 1 if setting.dry else None]:
-            for figures in products.measured(name, count, row_cuts(count)[: 1 if setting.dry else None]):
+            own = products.resident(name, count) if count <= 8 else []
+            for figures in products.measured(name, count, [*row_cuts(count)[: 1 if setting.dry else None], *own]):
                 found[name] = figures
                 yield found
 

@@ -201,10 +201,13 @@ def a_layer(
     rows: int = 1,
     early: bool = False,
     fetched: int = 0,
+    resident: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Microseconds and kernels a layer. ``failing``: trials that kernels have failed, so that others, or torch's
-    operators, compute what those did. ``early`` and ``fetched`` as for :class:`Stepped`."""
+    operators, compute what those did. ``early`` and ``fetched`` as for :class:`Stepped`;
+    ``resident``: such products are switched on."""
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(RandomWeights.numerics, "resident", resident))
         for module, name in failing:
             stack.enter_context(mock.patch.object(module, name, return_value="it is left out"))
         longer, shorter = (Stepped(config, device, rows, early, fetched) for config in (many, few))
@@ -216,7 +219,8 @@ def a_layer(
 
 
 def chain(setting: Setting) -> Measures:
-    """``figures[design]``: a layer of the 8B as it is served, with kernels that start early, and without fused ones;
+    """``figures[design]``: a layer of the 8B as it is served, with kernels that start early, with resident products,
+    and without fused ones;
     replays that differ."""
     device = torch.device(setting.device)
     config = LLAMA_8B.changed(vocab_size=32064)
@@ -229,7 +233,7 @@ def chain(setting: Setting) -> Measures:
     yield "early", partial(each, early=True)
     for megabytes in FETCHED[: 1 if setting.dry else None]:
         yield f"{megabytes} MB ahead", partial(each, early=True, fetched=megabytes)
-    yield "unfused", partial(each, failing=FUSED)
+    yield "resident", partial(each, resident=True)
     yield "replays", lambda: {"differ": Stepped(shortened(config, few), device).different()}
     yield "early replays", lambda: {"differ": Stepped(shortened(config, few), device, 1, True, FETCHED[1]).different()}
     yield "unfused", partial(each, failing=FUSED)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.compute.layers.linear.base import LinearShape, Surroundings, Target
-from engine.compute.layers.linear.triton import surrounded
+from engine.compute.layers.linear.triton import resident, surrounded
 from engine.compute.layers.linear.triton.kernels import inline
 from engine.compute.layers.linear.triton.layer import TritonLinear
 from engine.compute.layers.linear.triton.runtime import (
@@ -20,6 +21,8 @@ from engine.compute.layers.linear.triton.runtime import (
     SPLITS,
     Cut,
     FmaTile,
+    Ring,
+    Strip,
     WideTile,
     most_plane_rows,
     plane_tile,
@@ -159,8 +162,14 @@ class PlaneLinear(TritonLinear):
     def fixed(self) -> Cut:
         return super().fixed if tensor_cores(self.device) else FMA_FIXED
 
+    def forward(self, x: Tensor) -> Tensor:
+        return resident.multiply(self, x) if resident.declines(self, x) is None else super().forward(x)
+
     def forward_within(self, x: Tensor, around: Surroundings) -> Tensor | None:
-        return surrounded.multiply(self, x, around) if self.declines_within(x, around) is None else None
+        if self.declines_within(x, around) is not None:
+            return None
+        by = resident if resident.declines(self, x, around) is None else surrounded
+        return by.multiply(self, x, around)
 
     def declines_within(self, x: Tensor, around: Surroundings) -> str | None:
         return surrounded.declines(self, x, around)
@@ -182,8 +191,30 @@ class PlaneLinear(TritonLinear):
 
             constants = {"SLICES": cut.halfwords // self.form.plane, "num_warps": cut.warps}
             self.launch_product(fma.fma, x, out, cut, lambda: constants)
+        elif isinstance(cut, Strip | Ring):
+            resident.launch(self, x, out, cut)
         else:
             super().launch_multiply(x, out, cut)
+
+    def launch_resident(
+        self,
+        kernel: Any,
+        x: Tensor,
+        out: Tensor,
+        cut: Strip | Ring,
+        programs: int,
+        constants: Callable[[], dict[str, Any]],
+        more: tuple[Any, ...],
+        key: Hashable,
+    ) -> None:
+        """Same as :meth:`launch_product`, by so many ``programs``."""
+        args = (x, *self._held, self.bias, out, len(x), self.out_features, *self.sizes(), *more)
+
+        def keywords() -> dict[str, Any]:
+            product = {**self.constants(), **self.product_constants(x.dtype), "BIAS": self.bias is not None}
+            return {**product, **constants()}
+
+        self._variants.launch(kernel, (cut, x.dtype, out.dtype, key), (programs, 1, 1), args, keywords)
 
     def wide_constants(self, cut: WideTile, dtype: torch.dtype) -> dict[str, Any]:
         """Constants that gemm.py's kernels are compiled for besides; ``dtype`` is that of x."""

@@ -44,7 +44,25 @@ class FmaTile(NamedTuple):
     warps: int
 
 
-Cut = Tile | WideTile | FmaTile
+class Strip(NamedTuple):
+    """Cut of resident.py: each ``outputs`` have a program, which asks for the words of ``ahead`` turns at once."""
+
+    rows: int
+    outputs: int
+    warps: int
+    ahead: int
+
+
+class Ring(NamedTuple):
+    """Cut of resident.py: programs take ``outputs`` after ``outputs``, with room for so many ``pieces`` of them."""
+
+    rows: int
+    outputs: int
+    warps: int
+    pieces: int
+
+
+Cut = Tile | WideTile | FmaTile | Strip | Ring
 """Partition of a product into programs, and the kernel that computes it."""
 
 TENSOR_MEMORY = (10, 11)

@@ -107,7 +107,9 @@ def apart(layer: TritonLinear, x: Tensor, around: Surroundings) -> Tensor:
     """Same as :func:`multiply`, by one kernel for each part."""
     if around.norm is not None:
         x = fused.add_norm(x.clone(), torch.zeros_like(x), 1.0, around.norm, around.eps)
-    out = layer.forward(x)
+    cut = layer.cut(x.shape[0])
+    assert cut is not None
+    out = layer.product(x, x.dtype, cut)
     if around.gating:
         out = fused.gate(out, cast(fused.Gating, around.gating))
     if around.stream is None:
