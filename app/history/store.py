@@ -14,6 +14,7 @@ from PySide6.QtCore import QObject
 from app.documents.records import Document, DocumentFacts, DocumentUse, MessageDocument
 from app.history import cells, statements
 from app.history.cells import Bad
+from app.history.file import Upgrading
 from app.history.listing import ListStore
 from app.history.records import Attached, Chat, Draft, FolderDocument, StoredMessage, now
 from app.history.statements import packed
@@ -26,8 +27,8 @@ _DRAFT = ", ".join(Draft._fields[:3])
 class HistoryStore(ListStore):
     """All of the history: chats with their messages, settings and drafts; app/history/file.py says how it is kept."""
 
-    def __init__(self, path: Path, parent: QObject | None = None) -> None:
-        super().__init__(path, parent)
+    def __init__(self, path: Path, parent: QObject | None = None, upgrading: Upgrading | None = None) -> None:
+        super().__init__(path, parent, upgrading)
         self._of_folder: dict[str, tuple[DocumentFacts, str]] = {}
         """By their digests, the texts of documents of the folder that was asked for last."""
 

@@ -124,7 +124,7 @@ class EngineHub:
         self._driver: _Driver | None = None
         self._numbers = itertools.count(1)
         self._stirred = asyncio.Event()
-        self.embedder = Embedder(self._processor_answers, lambda: self._taker is not None)
+        self.embedder = Embedder(self._processor_answers, lambda: self._driver is not None)
         """Computes embeddings with a model of its own."""
 
     def start(self) -> None:
