@@ -69,6 +69,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
     "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
+    "store_rows": (None, *(_ADDRESS, _SIZE, _SIZE, _ADDRESS) * 2, _ADDRESS, _SIZE, _INT),
     "hadamard": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
     "lanes_write": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT),
 }
@@ -169,6 +170,20 @@ class NativeLibrary:
         angles = (cos.data_ptr(), sin.data_ptr(), cos.stride(0))
         self._run("rotate", "A rotation", *source, *angles, out.data_ptr(), rows, heads, width, half)
         return out
+
+    def store_rows(self, k: Tensor, v: Tensor, kv: PackedKV, slots: Tensor) -> bool:
+        """Write ``k [T, H, d_k]`` and ``v [T, H, d_v]`` to ``slots [T]`` int64 of dense arenas; False where they do not
+        lie as there, and nothing is written."""
+        parts = list[int]()
+        for rows, arena in ((k, kv.k), (v, kv.v)):
+            size, width = arena.stride(0), rows.shape[2]
+            whole = rows.stride(2) == 1 and rows.stride(1) == width and arena.is_contiguous()
+            if not whole or rows.dtype != arena.dtype or rows.shape[1] * width != size:
+                return False
+            bytes_each = rows.element_size()
+            parts += (rows.data_ptr(), rows.stride(0) * bytes_each, size * bytes_each, arena.data_ptr())
+        self._run("store_rows", "Writing keys and values", *parts, slots.data_ptr(), len(slots))
+        return True
 
     def hadamard(self, x: Tensor, size: int) -> Tensor | None:
         """``x [T, heads, d]`` mixed as layers/hadamard.py says, ``size`` numbers at a time; a new

@@ -154,6 +154,31 @@ EXPORT void rotate(const void *x, int64_t stride, int bfloat16, const void *cosi
     share_out(rotate_row, &all, rows, product_threads(rows * heads * width, threads));
 }
 
+/* Rows of a step's keys or values: their places in an arena, bytes between them, and bytes of each. */
+typedef struct {
+    const char *from;
+    char *arena;
+    int64_t stride, size;
+} Stored;
+
+typedef struct {
+    Stored k, v;
+    const int64_t *slots;
+} Storing;
+
+static void store_row(const void *of, int64_t row) {
+    const Storing *s = of;
+    memcpy(s->k.arena + s->slots[row] * s->k.size, s->k.from + row * s->k.stride, (size_t)s->k.size);
+    memcpy(s->v.arena + s->slots[row] * s->v.size, s->v.from + row * s->v.stride, (size_t)s->v.size);
+}
+
+/* Rows of keys and of values to the slots of their arenas, as they are; strides and sizes are in bytes. */
+EXPORT void store_rows(const void *k, int64_t k_stride, int64_t k_size, void *k_arena, const void *v, int64_t v_stride,
+                       int64_t v_size, void *v_arena, const int64_t *slots, int64_t rows, int threads) {
+    const Storing all = {{k, k_arena, k_stride, k_size}, {v, v_arena, v_stride, v_size}, slots};
+    share_out(store_row, &all, rows, product_threads(rows * (k_size + v_size), threads));
+}
+
 /* Sums, and then differences, of a vector's numbers that are so far apart. */
 INLINE Floats mixed(Floats x, const int apart) {
     Floats other, sign;

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from engine.cache.stores.packed import PackedKV
 from engine.compute.attention.rotation import RotaryStep, rotate
 from engine.compute.native.library import GATINGS, NativeLibrary, find_with
 from tests.engine.compute.native.instruction_sets import at_hand
@@ -115,3 +116,18 @@ def test_norms_of_heads_have_a_weight_each(library: NativeLibrary, rows: int, dt
     x, weight = torch.randn(rows, 5, 64).to(dtype), torch.randn(5, 64)
     exact = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double()
     close(library.norm(x, weight, 1e-5), exact)
+
+
+@DTYPES
+def test_keys_and_values_are_stored_as_they_are(library: NativeLibrary, dtype: torch.dtype) -> None:
+    qkv = torch.randn(5, 8, 32, dtype=dtype)
+    _, k, v = qkv.split((4, 2, 2), 1)
+    slots = torch.tensor([17, 3, 40, 0, 41])
+    kv = PackedKV(torch.zeros(48, 2, 32, dtype=dtype), torch.zeros(48, 2, 32, dtype=dtype))
+    assert library.store_rows(k, v, kv, slots)
+    for rows, arena in ((k, kv.k), (v, kv.v)):
+        assert torch.equal(arena[slots], rows)
+        assert not arena[[each for each in range(48) if each not in slots]].any()
+    assert not library.store_rows(k.to(torch.float16), v, kv, slots), "they would have to be rounded"
+    assert not library.store_rows(k.transpose(0, 1), v, kv, slots)
+    assert not library.store_rows(k, v[..., :16], kv, slots)
