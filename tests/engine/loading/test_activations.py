@@ -70,7 +70,7 @@ def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
 ) -> None:
     engine = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
     assert (bits(engine), spec(heard).value) == (8, "auto")
-    assert spec(heard).found.startswith("auto 8-bit, KL 0.000")
+    assert spec(heard).found.short.startswith("auto 8-bit, KL 0.000")
     assert not any("16 bits" in notice for notice in notices(heard))
     first, found = (home / "data" / "activations.json").read_bytes(), spec(heard).found.sentence
 
@@ -113,7 +113,7 @@ def test_a_model_that_needs_it_has_16_bits_where_the_errors_are_largest(
 def spec_share(heard: Listener) -> float:
     """The part of the spans that has 16 bits, as the switch's row says it."""
     found = re.search(r"auto 8-bit, (\d+)\u00a0% 16-bit", spec(heard).found.short)
-    assert found is not None, spec(heard).found
+    assert found is not None, spec(heard).found.short
     return int(found[1]) / 100
 
 
