@@ -7,7 +7,7 @@ from functools import partial
 from app.language import figure, known, plural, tr
 from engine.protocol import compared
 
-_WORDS = compared.Words(tr, plural, known, figure)
+_WORDS = compared.Wording(tr, plural, known, figure)
 amount = partial(compared.amount, words=_WORDS)
 busy_or_quiet = partial(compared.busy_or_quiet, words=_WORDS)
 headline_of = partial(compared.headline_of, words=_WORDS)

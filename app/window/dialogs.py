@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Dialogs:
-    """Of ``window``, which stays usable while one is open."""
+    """Dialogs of ``window``, which stays usable while one is open."""
 
     def __init__(self, commands: Commands, log_file: Path, theme: Theme, window: QWidget) -> None:
         self._commands, self.log_file, self._theme, self._window = commands, log_file, theme, window

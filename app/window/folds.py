@@ -22,7 +22,7 @@ CACHE_HEIGHTS = (220, 460)
 """The least and the most of it at the usual text size."""
 LEAST_TRANSCRIPT = 64
 """Pixels of the transcript that the plots and the cache leave."""
-_TOO_LOW = tr("The window is too low for that now.")
+TOO_LOW = tr("The window is too low for that now.")
 
 
 class Folds(QObject):
@@ -78,14 +78,6 @@ class Folds(QObject):
         self._plots.set_collapsed(not (self.charts.isChecked() and self.charts.isEnabled()))
         self._cache.setVisible(self.pages.isChecked() and self.pages.isEnabled() and not simple)
 
-    def charts_refusal(self) -> str:
-        """Reason that the plots cannot be unfolded now, as a sentence; "" if they can."""
-        return "" if self.charts.isEnabled() else _TOO_LOW
-
-    def pages_refusal(self) -> str:
-        """Reason that the cache cannot be unfolded now, as a sentence; "" if it can."""
-        return "" if self.pages.isEnabled() else _TOO_LOW
-
     def _explain(self) -> None:
         """Name each part that folds, with the keys that fold it, or the reason that it cannot be unfolded now."""
         for fold, action in (
@@ -95,7 +87,7 @@ class Folds(QObject):
             (self.right, "toggle_panel"),
         ):
             words = self._keymap.explained(action, fold.accessibleName())
-            fold.setToolTip(tip(words if fold.isEnabled() else f"{words}. {_TOO_LOW}"))
+            fold.setToolTip(tip(words if fold.isEnabled() else f"{words}. {TOO_LOW}"))
 
     def _on_sides(self, left: bool, right: bool) -> None:
         """Remember which sides are open, unless they only lie over the chat for a moment."""

@@ -27,7 +27,7 @@ from app.theme.room import Scrolled, room_of
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 from app.window.dialogs import Dialogs
-from app.window.folds import Folds
+from app.window.folds import TOO_LOW, Folds
 from app.window.presence import Presence
 from app.window.regions import Regions
 from app.window.sides import Sides
@@ -257,8 +257,8 @@ class MainWindow(QWidget):
                 "regenerate": lambda: "" if self.chat.last_prompt() is not None else tr("This chat has no answer yet."),
                 "ask_several": lambda: self.chat.several.refusal,
                 **dict.fromkeys(("toggle_panel", "show_lab", "show_server"), self.simple.refusal),
-                "toggle_plots": lambda: self.simple.refusal() or self.folds.charts_refusal(),
-                "toggle_cache": lambda: self.simple.refusal() or self.folds.pages_refusal(),
+                "toggle_plots": lambda: self.simple.refusal() or ("" if self.folds.charts.isEnabled() else TOO_LOW),
+                "toggle_cache": lambda: self.simple.refusal() or ("" if self.folds.pages.isEnabled() else TOO_LOW),
                 "zoom_in": lambda: zoom.refusal(1),
                 "zoom_out": lambda: zoom.refusal(-1),
                 "reload_model": lambda: self.chat.loads.refusal,

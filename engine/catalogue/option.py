@@ -44,8 +44,8 @@ class Choice:
 
 
 class Relevance(NamedTuple):
-    """What a switch means something with: the key of another at one of these values, what the machine and the model
-    must be capable of, and not all these others at one of these values."""
+    """Conditions under which a switch means something: another is at one of these values, the machine and the model are
+    capable of that, and not all these others are at one of these values."""
 
     of: tuple[str, tuple[Value, ...]] = ("", ())
     capabilities: tuple[Capability, ...] = ()

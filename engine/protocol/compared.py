@@ -1,6 +1,6 @@
 """Verdicts of comparisons, in words: the same in the report, in a terminal, and in the window's panel and Lab.
 
-The window gives its own :class:`Words`, which translate; assets/languages/update.py finds the texts here.
+The window gives its own :class:`Wording`, which translate; assets/languages/update.py finds the texts here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _counted(one: str, many: str, n: int, /, **values: object) -> str:
     return (one if n == 1 else many).format(n=n, **values)
 
 
-class Words(NamedTuple):
+class Wording(NamedTuple):
     """A language: texts with their values, texts of one and of several things, texts of the engine's records, and
     numbers, as ``app.language`` has them. English by itself."""
 
@@ -44,7 +44,7 @@ class Words(NamedTuple):
     figure: Callable[[float, str], str] = format
 
 
-ENGLISH = Words()
+ENGLISH = Wording()
 
 
 class Gain(NamedTuple):
@@ -87,7 +87,7 @@ def busy(others: float, when: str = "during the runs") -> str:
     return f"This computer was busy: other programs took {100 * others:.0f}\u00a0% of its processor {when}."
 
 
-def busy_or_quiet(others: float | None, words: Words = ENGLISH) -> str:
+def busy_or_quiet(others: float | None, words: Wording = ENGLISH) -> str:
     """Sentence about a run in which other programs had this share of the processor; empty where nothing was timed."""
     if others is None:
         return ""
@@ -100,7 +100,7 @@ def busy_or_quiet(others: float | None, words: Words = ENGLISH) -> str:
     return words.tr("This computer was quiet: other programs took {share:.0f}\u00a0% of its processor.", share=share)
 
 
-def headline_of(result: LabResult, words: Words = ENGLISH) -> str:
+def headline_of(result: LabResult, words: Wording = ENGLISH) -> str:
     """The headline; of an older result, which names no count where its times could not be told, what it counted."""
     answer = result.answer
     if result.second or result.others is not None or answer is None or decided(answer):
@@ -118,7 +118,7 @@ def headline_of(result: LabResult, words: Words = ENGLISH) -> str:
     )
 
 
-def verdict(effect: Effect, words: Words = ENGLISH) -> str:
+def verdict(effect: Effect, words: Wording = ENGLISH) -> str:
     """The gain with the range of its pairs, "1.4× more (1.2–1.6 in 8 pairs)", or that there is no verdict."""
     gain = gain_of(effect)
     if effect.verdict == "none" and (gain is None or not wide(effect)):
@@ -146,7 +146,7 @@ def verdict(effect: Effect, words: Words = ENGLISH) -> str:
     return _in_pairs(said, between, effect.pairs, words)
 
 
-def _in_pairs(said: str, between: str, pairs: int, words: Words) -> str:
+def _in_pairs(said: str, between: str, pairs: int, words: Wording) -> str:
     if not between:
         return said
     return words.plural(
@@ -154,7 +154,7 @@ def _in_pairs(said: str, between: str, pairs: int, words: Words) -> str:
     )
 
 
-def _factor(gain: Gain, metric: Metric, words: Words) -> str:
+def _factor(gain: Gain, metric: Metric, words: Wording) -> str:
     """The gain without its range, such as "1.4× more"."""
     ratio = times(gain.ratio, words)
     if metric.unit == "ms":
@@ -163,17 +163,17 @@ def _factor(gain: Gain, metric: Metric, words: Words) -> str:
     return words.tr("{ratio}× less", ratio=ratio) if less else words.tr("{ratio}× more", ratio=ratio)
 
 
-def spread(low: float, high: float, words: Words = ENGLISH) -> str:
+def spread(low: float, high: float, words: Wording = ENGLISH) -> str:
     """The range of the pairs; empty for figures that were the same in every pair."""
     return f"{times(low, words)}–{times(high, words)}" if low != high else ""
 
 
-def times(ratio: float, words: Words = ENGLISH) -> str:
+def times(ratio: float, words: Wording = ENGLISH) -> str:
     """A ratio in two or three digits."""
     return words.figure(ratio, ",.0f" if ratio >= 10 else ".2f" if ratio < 2 else ".1f")
 
 
-def amount(value: float, metric: Metric, words: Words = ENGLISH) -> str:
+def amount(value: float, metric: Metric, words: Wording = ENGLISH) -> str:
     """A value with its unit."""
     if metric.unit == "bytes":  # in three digits, or what a cache saves next to the weights would not show
         many = value >= 0.9995e9
@@ -202,7 +202,7 @@ def is_fault(comparison: LabCompared, place: int, text: LabText) -> bool:
     return comparison.lossless[place] and exact and not text.same and not text.near_tie
 
 
-def text_verdict(comparison: LabCompared, place: int, text: LabText, words: Words = ENGLISH) -> str:
+def text_verdict(comparison: LabCompared, place: int, text: LabText, words: Wording = ENGLISH) -> str:
     """Verdict on a column's text, with what the column promises; ``place`` as in :func:`is_fault`."""
     sentence = words.known(text.sentence)
     if is_fault(comparison, place, text):
@@ -211,7 +211,7 @@ def text_verdict(comparison: LabCompared, place: int, text: LabText, words: Word
     return f"{sentence} {words.known(ROUNDING)}" if rounded else sentence
 
 
-def quality_lines(comparison: LabCompared, words: Words = ENGLISH) -> list[str]:
+def quality_lines(comparison: LabCompared, words: Wording = ENGLISH) -> list[str]:
     """A sentence for each column whose quality was measured."""
     first, *others = comparison.columns
     return [

@@ -88,7 +88,7 @@ SPECULATION_GROUP: Final = "Speculation"
 
 
 class Measure(Part, frozen=True, kw_only=False):
-    """What to watch of a switch, in words, and the ``metric`` that shows it."""
+    """The sign of what a switch does, in words, and the ``metric`` that shows it."""
 
     shows: str
     metric: Metric = Metric()
@@ -148,7 +148,6 @@ class OptionSpec(Part, frozen=True):
     hidden: bool = False
     """It means nothing on this machine or with this model, whatever the others are at."""
     found: OptionMeasurement = OptionMeasurement()
-    """What was measured of it with the loaded model."""
     common: bool = False
     """It is one of the few that most people set, which are shown before all others."""
 

@@ -86,12 +86,7 @@ def _prefilled(render: Callable[..., str], messages: Sequence[ChatMessage]) -> s
     return text[:found] if found >= 0 else render(before) + last.content
 
 
-def prompt_ids(
-    tokenizer: Tokenizer,
-    template: ChatTemplate,
-    prompt: Sequence[ChatMessage] | str,
-    thinking: Thinking = Thinking(),
-) -> list[int]:
+def prompt_ids(tokenizer: Tokenizer, template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> list[int]:
     """Token ids of a prompt. Raises :class:`engine.text.template.PromptError`."""
-    made = rendered(template, prompt, thinking)
+    made = rendered(template, prompt)
     return tokenizer.encode(made.text, special=made.special)

@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 
-from app.chat.transcript.lesson import about, lesson
+from app.chat.transcript.offered import about, lesson
 from app.history.records import AnswerStats, StoredMessage
 from app.lab import answer
 from app.lab.answer import AnswerCard

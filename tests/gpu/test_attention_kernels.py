@@ -30,7 +30,7 @@ def generator() -> torch.Generator:
 @pytest.mark.parametrize("width", [64, 80, 96, 128, 192, 256])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_head_dim(kind: str, width: int, dtype: torch.dtype) -> None:
-    assert trial.compare(trial.Traits(kind, (width, width), dtype, tree=kind == "dense"), DEVICE) is None
+    assert trial.compare(trial.AttnTraits(kind, (width, width), dtype, tree=kind == "dense"), DEVICE) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,20 +38,20 @@ def test_every_head_dim(kind: str, width: int, dtype: torch.dtype) -> None:
     ("window", "softcap", "tree"), [(True, False, False), (False, True, False), (True, True, True)]
 )
 def test_windows_softcaps_and_trees(kind: str, window: bool, softcap: bool, tree: bool) -> None:
-    traits = trial.Traits(kind, (128, 128), torch.bfloat16, window, softcap, tree)
+    traits = trial.AttnTraits(kind, (128, 128), torch.bfloat16, window, softcap, tree)
     assert trial.compare(traits, DEVICE) is None
 
 
 @pytest.mark.parametrize("widths", [(576, 512), (40, 32)])
 def test_latents(widths: tuple[int, int]) -> None:
-    assert trial.compare(trial.Traits("latent", widths, torch.bfloat16, tree=True), DEVICE) is None
+    assert trial.compare(trial.AttnTraits("latent", widths, torch.bfloat16, tree=True), DEVICE) is None
 
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("width", [64, 80, 96, 128, 256])
 @pytest.mark.parametrize("kind", [*KINDS, "latent"])
 def test_the_last_split_merges(kind: str, width: int, dtype: torch.dtype) -> None:
-    assert trial.compare_merges(trial.Traits(kind, (width, width), dtype, width == 64, width == 96), DEVICE) is None
+    assert trial.compare_merges(trial.AttnTraits(kind, (width, width), dtype, width == 64, width == 96), DEVICE) is None
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -60,7 +60,7 @@ def test_the_last_split_merges(kind: str, width: int, dtype: torch.dtype) -> Non
 def test_attention_rotates_and_writes(kind: str, width: int, dtype: torch.dtype) -> None:
     """What it writes is compared bit for bit."""
     for turns in (0, width // 2, width):
-        traits = trial.Traits(kind, (width, width), dtype, turns == 0, turns=turns)
+        traits = trial.AttnTraits(kind, (width, width), dtype, turns == 0, turns=turns)
         assert trial.compare_writes(traits, DEVICE) is None
 
 

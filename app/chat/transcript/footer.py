@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from app.chat.elsewhere import reason
-from app.chat.transcript import lesson
+from app.chat.transcript.offered import about
 from app.chat.transcript.stats import SHARES, date_of, describe, explain, time_of, writer
 from app.history.records import StoredMessage
 from app.language import tr
@@ -133,7 +133,7 @@ class Footer(QWidget):
         for name, button in self._buttons.items():
             button.setVisible(name in names)
         if "learn" in names and (learn := self._buttons.get("learn")) is not None:
-            learn.setToolTip(tip(tr("See in the Lab why: {figure}", figure=lesson.about(self._message))))
+            learn.setToolTip(tip(tr("See in the Lab why: {figure}", figure=about(self._message))))
         self._actions.setVisible(visible)
         if self._role == "user":
             self.who.setVisible(visible and bool(self.who.text()))

@@ -16,7 +16,7 @@ from app.chat.transcript.calls import CallBlock, ResultBlock
 from app.chat.transcript.documents import DocumentBlock
 from app.chat.transcript.folded import Folded
 from app.chat.transcript.footer import Footer
-from app.chat.transcript.offered import Place, offered
+from app.chat.transcript.offered import MessagePlace, offered
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
 from app.chat.transcript.text.code_block import CodeBlock
@@ -68,7 +68,7 @@ class MessageView(QWidget):
         self._message = message
         self._spans: Sequence[TextSpan] = message.spans
         self._tint = False
-        self._place = Place()
+        self._place = MessagePlace()
         self._growing: GrowingText | None = None
         self._blocks: list[Block] = []
         self._heights: list[int] = []
@@ -287,7 +287,7 @@ class MessageView(QWidget):
         return [block for block in self._blocks if isinstance(block, CodeBlock)]
 
     def fit(self, width: int) -> int:
-        """Place everything for ``width`` pixels; returns the height."""
+        """MessagePlace everything for ``width`` pixels; returns the height."""
         whole = width != self._fitted
         self._fitted = width
         height = self._fit_bubble(width) if self._bubble is not None else self._fit_blocks(width, whole)

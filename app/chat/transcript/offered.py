@@ -1,16 +1,47 @@
-"""What can be done with a message, by what it is and where it stands. No widget is made here."""
+"""Actions that a message offers, by what it is, what its figures have to teach and where it stands. No widget is made
+here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.chat.transcript.lesson import lesson
 from app.history.records import StoredMessage
+from app.language import tr
+
+PREFIXES, SPECULATION = "prefixes", "speculation"
+"""Experiments of the Lab."""
+LEAST_PER_STEP = 2.0
+LEAST_CACHED = 0.5
+"""The share of the prompt that came from the cache, from which on it is worth a word."""
+LEAST_TOKENS = 64
+"""Tokens from the cache below which nothing much was saved."""
+
+
+def lesson(message: StoredMessage) -> str:
+    """Name of the experiment that explains the answer's figures; "" where there is nothing to explain."""
+    usage, timings = message.stats.usage, message.stats.timings
+    if message.stats.remote is not None or usage is None or timings is None:
+        return ""
+    if timings.proposed and timings.tokens_per_step >= LEAST_PER_STEP:
+        return SPECULATION
+    if usage.cached_tokens >= max(LEAST_TOKENS, LEAST_CACHED * usage.prompt_tokens):
+        return PREFIXES
+    return ""
+
+
+def about(message: StoredMessage) -> str:
+    """The figure that it is about: "3.1 tokens a step"."""
+    usage, timings = message.stats.usage, message.stats.timings
+    if timings is not None and lesson(message) == SPECULATION:
+        return tr("{count:.1f} tokens a step", count=timings.tokens_per_step)
+    if usage is None:
+        return ""
+    return tr("{cached:,} of {prompt:,} tokens from the cache", cached=usage.cached_tokens, prompt=usage.prompt_tokens)
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a message stands, and whether the mouse or the keyboard focus is on it."""
+class MessagePlace:
+    """The place of a message, and whether the mouse or the keyboard focus is on it."""
 
     last: bool = False
     queued: bool = False
@@ -25,13 +56,13 @@ class Place:
         return self.hovered or self.focused
 
 
-def offered(message: StoredMessage, place: Place) -> tuple[bool, tuple[str, ...]]:
-    """Whether the actions are on show, and their names."""
+def offered(message: StoredMessage, place: MessagePlace) -> tuple[bool, tuple[str, ...]]:
+    """Return whether the actions are on show, and their names."""
     visible = (place.near or place.last) and message.state != "streaming" and not place.beside
     return visible, _of_answer(message, place.last) if message.role == "assistant" else _of_others(message, place)
 
 
-def _of_others(message: StoredMessage, place: Place) -> tuple[str, ...]:
+def _of_others(message: StoredMessage, place: MessagePlace) -> tuple[str, ...]:
     retry = ("retry",) if place.last else ()
     if message.role == "tool":
         return retry

@@ -51,8 +51,8 @@ Saved = Callable[[StoredMessage], Sequence[str]]
 """For each document of a message, what the cache saved of reading it."""
 
 
-class _Told(NamedTuple):
-    """What is asked of the messages on show; ``queued`` is the id of the one that waits for the model."""
+class _ShownPath(NamedTuple):
+    """Functions that tell of the messages on show; ``queued`` is the id of the one that waits for the model."""
 
     branch: Branch = lambda _: (0, 1)
     queued: str = ""
@@ -77,7 +77,7 @@ class Transcript(QScrollArea):
         super().__init__(parent)
         self._theme = theme
         self._items: list[TranscriptItem] = []
-        self._told = _Told()
+        self._shown = _ShownPath()
         self._tint = False
         self._stick = True
         self._syncing = False
@@ -131,7 +131,7 @@ class Transcript(QScrollArea):
 
         ``queued``: the one that waits for the model.
         """
-        self._told = _Told(branch, queued, calls, saved)
+        self._shown = _ShownPath(branch, queued, calls, saved)
         old = {item.message.id: item for item in self._items}
         self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
         for item in old.values():
@@ -424,14 +424,14 @@ class Transcript(QScrollArea):
             last = index == len(self._items) - 1
             assert item.view is not None
             item.view.set_beside(item.beside)
-            item.view.set_last(last, item.message.id == self._told.queued)
+            item.view.set_last(last, item.message.id == self._shown.queued)
             item.view.set_dimmed(self._dimmed(index))
             item.view.show_model(item.other_model)
-            item.view.set_branch(*((0, 1) if item.beside else self._told.branch(item.message.id)))
-            if item.message.state != "streaming" and item.view.show_calls(self._told.calls(item.message)):
+            item.view.set_branch(*((0, 1) if item.beside else self._shown.branch(item.message.id)))
+            if item.message.state != "streaming" and item.view.show_calls(self._shown.calls(item.message)):
                 item.measured = False
             if item.message.documents:
-                item.saved = self._told.saved(item.message) if item.saved is None else item.saved
+                item.saved = self._shown.saved(item.message) if item.saved is None else item.saved
                 if item.view.show_saved(item.saved):
                     item.measured = False
             if not item.measured:

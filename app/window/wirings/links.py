@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 
 from app.chat.session.conversation import title_of
-from app.chat.transcript.lesson import lesson
+from app.chat.transcript.offered import lesson
 from app.help.page import HelpPage
 from app.history.records import StoredMessage
 from app.settings.store import SettingsStore

@@ -99,7 +99,7 @@ class NewRows(NamedTuple):
 
     @property
     def form(self) -> Hashable:
-        """What of them decides a launch."""
+        """The part of them that decides a launch."""
         turns = None
         if isinstance(self.rope, TableRotaryStep):
             turns = self.rope.width, 0

@@ -63,20 +63,16 @@ def checked_tool(name: str, description: str | None, schema: Raw, where: str) ->
 
 
 def tool_config(
-    tools: Sequence[Tool],
-    choice: ToolChoice,
-    names: Sequence[str] = (),
-    parallel: bool = True,
-    where: str = "tool_choice",
+    tools: Sequence[Tool], choice: ToolChoice, names: Sequence[str] = (), parallel: bool = True
 ) -> ToolConfig | None:
     """What may be called; None where nothing may. Raises BadField for a choice of what there is not."""
     twice = [name for name, count in Counter(tool.name for tool in tools).items() if count > 1]
     if twice:
         raise BadField("tools", f"Two tools are called {twice[0]!r}. Give each a name of its own.")
     if unknown := [name for name in names if name not in {tool.name for tool in tools}]:
-        raise BadField(where, f"The tool {shortened(unknown[0])!r} is not among the tools. Send it with them.")
+        raise BadField("tool_choice", f"The tool {shortened(unknown[0])!r} is not among the tools. Send it with them.")
     if choice == "required" and not tools:
-        raise BadField(where, "A tool is to be called, but there are none. Send tools.")
+        raise BadField("tool_choice", "A tool is to be called, but there are none. Send tools.")
     if choice == "none" or not tools:
         return None
     return ToolConfig(tools=list(tools), choice=choice, names=list(names), parallel=parallel)

@@ -17,7 +17,7 @@ from engine.protocol import keys
 
 ROOT = Path(__file__).parents[3]
 OTHER_WORDS = {
-    "app/chat/transcript/lesson.py": {"speculation"},  # an experiment's name
+    "app/chat/transcript/offered.py": {"speculation"},  # an experiment's name
     "app/lab/pictures/examples.py": {"kv_cache", "weights", "speculation"},  # experiments
     "app/models/load_settings.py": {"kv_kind"},  # a field of what the person set for a model
     "app/plots/charts.py": {"weights"},  # an owner of memory

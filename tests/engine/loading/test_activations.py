@@ -70,7 +70,7 @@ def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
 ) -> None:
     engine = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
     assert (bits(engine), spec(heard).value) == (8, "auto")
-    assert spec(heard).found.startswith("auto 8-bit, KL 0.000")
+    assert spec(heard).found.short.startswith("auto 8-bit, KL 0.000")
     assert not any("16 bits" in notice for notice in notices(heard))
     first, found = (home / "data" / "activations.json").read_bytes(), spec(heard).found.sentence
 
@@ -112,8 +112,8 @@ def test_a_model_that_needs_it_has_16_bits_where_the_errors_are_largest(
 
 def spec_share(heard: Listener) -> float:
     """The part of the spans that has 16 bits, as the switch's row says it."""
-    found = re.search(r"auto 8-bit, (\d+)\u00a0% 16-bit", spec(heard).found)
-    assert found is not None, spec(heard).found
+    found = re.search(r"auto 8-bit, (\d+)\u00a0% 16-bit", spec(heard).found.short)
+    assert found is not None, spec(heard).found.short
     return int(found[1]) / 100
 
 
@@ -131,13 +131,13 @@ def test_what_8_bits_cost_too_much_has_16_unless_the_person_chose(
         engine.submit(Set(key=keys.ACTIVATIONS, value=chosen))
         engine.step()
         assert bits(engine) == expected
-    assert spec(heard).found, "the figure is there whatever was chosen"
+    assert spec(heard).found.short, "the figure is there whatever was chosen"
 
 
 @pytest.mark.slow
 def test_where_nothing_is_quantised_nothing_is_measured(heard: Listener, home: Path) -> None:
     engine = load(heard, bundled_model().path, dtype="float32", memory=None, context=256)
-    assert (bits(engine), spec(heard).found) == (32, "")
+    assert (bits(engine), spec(heard).found.short) == (32, "")
     assert not (home / "data" / "activations.json").exists()
 
 
@@ -151,10 +151,10 @@ def test_a_load_goes_on_where_nothing_can_be_measured_or_kept(
 
     monkeypatch.setattr(activations, "_measure", fail)
     engine = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
-    assert (bits(engine), spec(heard).found) == (8, "")
+    assert (bits(engine), spec(heard).found.short) == (8, "")
     monkeypatch.undo()
     monkeypatch.setenv("KVASIR_HOME", str(home))
     (home / "data").mkdir(parents=True, exist_ok=True)
     (home / "data" / "activations.json").mkdir()
     engine = load(heard, bundled_model().path, dtype="auto", memory=None, context=256)
-    assert (bits(engine), bool(spec(heard).found)) == (8, True)
+    assert (bits(engine), bool(spec(heard).found.short)) == (8, True)

@@ -23,11 +23,11 @@ WRITTEN = ("dense", *BYTE_KINDS, "int4")
 """Kinds whose rows attention itself may write."""
 
 
-def _traits(q: Tensor, kv: PackedKV, spec: AttnSpec, turns: int = 0) -> trial.Traits:
-    """Traits of queries like q [T, H, d] over chains."""
+def _traits(q: Tensor, kv: PackedKV, spec: AttnSpec, turns: int = 0) -> trial.AttnTraits:
+    """AttnTraits of queries like q [T, H, d] over chains."""
     window, softcap = spec.window is not None, spec.softcap is not None
     widths, per_kv = (kv.k_dim, kv.v_dim), q.shape[1] // kv.kv_heads
-    return trial.Traits(kv.kind, widths, q.dtype, window, softcap, turns=turns, per_kv=per_kv)
+    return trial.AttnTraits(kv.kind, widths, q.dtype, window, softcap, turns=turns, per_kv=per_kv)
 
 
 class TritonAttention(AttentionBackend):
@@ -61,7 +61,7 @@ class TritonAttention(AttentionBackend):
         if reason is not None:
             return reason
         window, softcap = problem.spec.window is not None, problem.spec.softcap is not None
-        traits = trial.Traits(problem.kind, problem.head_dims, problem.dtype, window, softcap, problem.tree)
+        traits = trial.AttnTraits(problem.kind, problem.head_dims, problem.dtype, window, softcap, problem.tree)
         return trial.disagrees(traits._replace(per_kv=problem.heads_per_kv), device)
 
     def attend(

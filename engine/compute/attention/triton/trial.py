@@ -32,8 +32,8 @@ HEADS_PER_KV = 4
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
-class Traits(NamedTuple):
-    """What an attention is tried with."""
+class AttnTraits(NamedTuple):
+    """Traits of an attention that is tried."""
 
     kind: str
     widths: tuple[int, int]
@@ -54,27 +54,27 @@ class Traits(NamedTuple):
 
 
 @functools.cache
-def disagrees(traits: Traits, device: torch.device) -> str | None:
+def disagrees(traits: AttnTraits, device: torch.device) -> str | None:
     """Reason not to trust such attention here; None where it agrees with the definition."""
     return tried(("attention", *traits), device, lambda: compare(traits, device))
 
 
 @functools.cache
-def merges_wrongly(traits: Traits, device: torch.device) -> str | None:
+def merges_wrongly(traits: AttnTraits, device: torch.device) -> str | None:
     """Reason a kernel of its own merges the splits of such attention; None where the last of them does, as it did it
     here."""
     return tried(("merges", *traits), device, lambda: compare_merges(traits, device))
 
 
 @functools.cache
-def writes_wrongly(traits: Traits, device: torch.device) -> str | None:
+def writes_wrongly(traits: AttnTraits, device: torch.device) -> str | None:
     """Reason a kernel of its own rotates and writes rows before such attention; None where attention does, as it did
     it here."""
     return tried(("writes", *traits), device, lambda: compare_writes(traits, device))
 
 
 def compare(
-    traits: Traits,
+    traits: AttnTraits,
     device: torch.device,
     shapes: Sequence[list[tuple[int, int]]] = SHAPES,
     tolerance: float = TOLERANCE,
@@ -106,7 +106,7 @@ def compare(
     return None
 
 
-def compare_merges(traits: Traits, device: torch.device) -> str | None:
+def compare_merges(traits: AttnTraits, device: torch.device) -> str | None:
     """Reason a few merges by the last split are wrong; None where they agree with those of a kernel, each time."""
     kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec
     generator = torch.Generator().manual_seed(1)
@@ -138,7 +138,7 @@ def arrivals(device: torch.device) -> Tensor:
     return torch.zeros(launch.TILES, dtype=torch.int32, device=device)
 
 
-def compare_writes(traits: Traits, device: torch.device) -> str | None:
+def compare_writes(traits: AttnTraits, device: torch.device) -> str | None:
     """Reason a few steps of attention that rotates and writes are wrong; None where they leave what a kernel of its own
     leaves, bit for bit, and see the same."""
     kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec

@@ -65,10 +65,10 @@ def measure_hit_of_shape(root: Path, rounds: int) -> ReuseFigures:
         return measure_hit(client, rounds)
 
 
-def measure_host(client: EngineClient, tokens: int = 64) -> HostFigures | None:
+def measure_host(client: EngineClient) -> HostFigures | None:
     """Measure the host's part of a step. None when the answers never all wrote in the same step."""
     prompts = [[(17 + 31 * number + 7 * place) % 256 + 3 for place in range(24)] for number in range(MOST_SEQUENCES)]
-    both = [client.together(prompts, greedy(tokens), SHARING)[0].steps for _ in range(2)]
+    both = [client.together(prompts, greedy(64), SHARING)[0].steps for _ in range(2)]
     steps = [step for some in both for step in whole_steps(some, MOST_SEQUENCES)]
     if not steps:
         return None

@@ -27,7 +27,7 @@ WIDTHS = {"latent": (40, 32), "wide": (48, 32)}
 @pytest.mark.parametrize("kind", ["dense", "latent", "wide", "int8", "fp8", "int4", "kivi"])
 def test_the_kernels_prove_themselves(kind: str) -> None:
     widths = WIDTHS.get(kind, (32, 32))
-    traits = trial.Traits(kind, widths, torch.float32, kind == "int8", tree=kind == "dense")
+    traits = trial.AttnTraits(kind, widths, torch.float32, kind == "int8", tree=kind == "dense")
     assert trial.compare(traits, CPU, SMALL, 1e-5) is None
 
 
@@ -49,7 +49,7 @@ class _Wrong:
 
 @pytest.mark.always
 def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    traits = trial.Traits("dense", (32, 32), torch.float32)
+    traits = trial.AttnTraits("dense", (32, 32), torch.float32)
     monkeypatch.setattr(kernels, "attend", _Wrong(kernels.attend))
     assert "not agree" in str(trial.compare(traits, CPU, SMALL))
     monkeypatch.setattr(kernels, "attend", _Wrong(None))

@@ -87,7 +87,7 @@ def test_attention_rotates_and_writes(
 ) -> None:
     """The trial that a GPU makes, without a tolerance."""
     monkeypatch.setattr(trial, "TOLERANCE", 0.0)
-    traits = trial.Traits(kind, widths, dtype, kind == "int8", kind == "fp8", turns=turns)
+    traits = trial.AttnTraits(kind, widths, dtype, kind == "int8", kind == "fp8", turns=turns)
     assert trial.compare_writes(traits, CPU) is None
 
 
@@ -96,11 +96,11 @@ def test_trials_of_merges(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "TOLERANCE", 0.0)
     monkeypatch.setattr(trial, "REPEATED", 1)
     widths = (40, 32) if kind == "latent" else (32, 32)
-    assert trial.compare_merges(trial.Traits(kind, widths, torch.float32, softcap=kind == "dense"), CPU) is None
+    assert trial.compare_merges(trial.AttnTraits(kind, widths, torch.float32, softcap=kind == "dense"), CPU) is None
 
 
 def test_what_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    traits = trial.Traits("dense", (32, 32), torch.float32, turns=32)
+    traits = trial.AttnTraits("dense", (32, 32), torch.float32, turns=32)
     attend, write = launch.attend, pack.write
 
     def off(*args: Any, **options: Any) -> Any:

@@ -63,7 +63,7 @@ def variants(kind: str, batches: Sequence[Batch], processors: int) -> set[Hashab
 def tried_variants(kind: str) -> set[Hashable]:
     """What the trial compiles, taken down where it launches."""
     with gathering() as found, mock.patch.object(trial, "far", return_value=False):
-        traits = trial.Traits(kind, (WIDTH, WIDTH), torch.bfloat16)
+        traits = trial.AttnTraits(kind, (WIDTH, WIDTH), torch.bfloat16)
         assert trial.compare(traits, torch.device("cpu")) is None
     return {signature_of(one) for one in found}
 
