@@ -113,14 +113,18 @@ class Settling(QObject):
         asked = ChatMessage.of("user", message.content or " ", pictures=message.pictures)
         prompt = [*talk.prompt(message.parent, front=()), asked]
         kept = [*talk.prompt(self._lasting(), front=()), asked]
-        head = [*talk.head(), ChatMessage.of("user", " ")]
         card = link.card if talk.chat.remote is None else None
         if card is None or link.idle or link.state is not LinkState.CONNECTED:  # nobody counts, so it is estimated
             said = sum(len(each.content) for each in kept) // 3
             context = card.context if card is not None else UNKNOWN_CONTEXT
             self._decide(context, said, said, 0, [estimated(document) for document in self._documents])
             return
-        for number, counted in ((self._base, prompt), (self._kept, kept), (self._head, head)):
+        counts = [(self._base, prompt), (self._kept, kept)]
+        if any(each.folder for each in message.documents):
+            counts.append((self._head, [*talk.head(), ChatMessage.of("user", " ")]))
+        else:
+            self._counts[self._head] = 0
+        for number, counted in counts:
             link.send(protocol.CountTokens(id=number, prompt=counted, tools=self._tools))
         link.send(protocol.CountTokens(id=self._question, prompt=message.content))
         self._look()
