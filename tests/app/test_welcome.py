@@ -244,7 +244,7 @@ def test_before_a_model_there_is_nothing_to_write_to(page: ChatPage) -> None:
 
 
 def test_with_larger_text_the_cards_stand_one_above_the_other(qtbot, page: ChatPage, theme) -> None:
-    page.resize(1440, 860)
+    page.resize(860, 860)
     load(qtbot, page, BUNDLED)
     try:
         theme.set_scale(1.5)
