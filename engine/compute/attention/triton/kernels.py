@@ -109,6 +109,15 @@ def merged_parts(parts, lses, out, lse_out, place, live, channel, real, each, sp
         tl.store(lse_out + place, tl.where(total > 0, base + tl.log(share), float("-inf")), mask=live)
 
 
+@triton.jit
+def first_slots(table, length, BN: tl.constexpr):
+    """Slots of the first keys of a program that attends to a part of a whole text. (What is fetched of them into the
+    level-2 cache may be written still: that is where it is written.)"""
+    turn = tl.program_id(2) * tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
+    key = turn * BN + tl.arange(0, BN)
+    return tl.load(table + key // PAGE, mask=key < length, other=0).to(tl.int64) * PAGE + key % PAGE
+
+
 TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions", "cos", "sin", "turns", "slots"]
 """Tensors read number by number: their alignment is no reason to compile another kernel."""
 
@@ -158,13 +167,9 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     if EARLY:
         length = tl.load(kv_len + sequence)
         if KIND == "dense" and not WINDOW:
-            # Older keys and values that this program begins with. (Level 2 is where others write: nothing goes stale.)
-            turn = tl.program_id(2) * tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
-            key = turn * BN + tl.arange(0, BN)
-            page = tl.load(table + sequence * table_row + key // PAGE, mask=key < length, other=0).to(tl.int64)
-            slot = page * PAGE + key % PAGE
-            fetch_each(k + slot * k_slot + head * k_head, K_DIM * k.dtype.element_ty.primitive_bitwidth // 8)
-            fetch_each(v + slot * v_slot + head * v_head, V_DIM * v.dtype.element_ty.primitive_bitwidth // 8)
+            slots_before = first_slots(table + sequence * table_row, length, BN)
+            fetch_each(k + slots_before * k_slot + head * k_head, K_DIM * k.dtype.element_ty.primitive_bitwidth // 8)
+            fetch_each(v + slots_before * v_slot + head * v_head, V_DIM * v.dtype.element_ty.primitive_bitwidth // 8)
         wait()
     if tile * BM >= rows * GROUP:
         return

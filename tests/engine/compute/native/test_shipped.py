@@ -31,8 +31,8 @@ def compiled(lanes: int = 1024) -> Any:
     KERNEL.device_caches.clear()
     x = torch.zeros(64, dtype=torch.bfloat16)
     try:
-        words = {"KIND": "silu", "LANES": lanes, "num_warps": 4}
-        return KERNEL.warmup(x, x, 4096, 0.0, 0.0, grid=(1, 1, 1), **words)
+        words = {"KIND": "silu", "LANES": lanes, "EARLY": False, "num_warps": 4}
+        return KERNEL.warmup(x, x, 4096, 0.0, 0.0, None, None, grid=(1, 1, 1), **words)
     finally:
         KERNEL.device_caches.clear()
 
