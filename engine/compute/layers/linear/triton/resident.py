@@ -117,7 +117,7 @@ def declines(layer: PlaneLinear, x: Tensor, around: Surroundings = NONE) -> str 
     if (reason := refuses(layer)) is not None:
         return reason
     if cut_of(layer, x.shape[0]) is None:
-        return "shared memory has no room for so many rows"
+        return f"shared memory has no room for {x.shape[0]} rows"
     return disagrees(layer, x.shape[0], x.dtype, around)
 
 
