@@ -156,7 +156,7 @@ class Products:
         from engine.compute.layers.linear.triton.runtime import Ring, Strip
 
         layer = cast(MethodType, self.of(name).calls[0]).__self__
-        if resident.refuses(layer) is not None:
+        if resident.cannot(layer) is not None:
             return []
         strip = resident.strip_of(layer)
         deeper = [strip._replace(ahead=ahead) for ahead in (1, 2, 4) if ahead * strip.warps <= layer.blocks]

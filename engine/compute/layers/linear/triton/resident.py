@@ -72,8 +72,8 @@ def _no_gluon() -> str | None:
     return None
 
 
-def refuses(layer: PlaneLinear) -> str | None:
-    """Reason a layer is no such product, whatever the rows; None where it may be one."""
+def cannot(layer: PlaneLinear) -> str | None:
+    """Reason there is no such product of a layer; None where there is one, which may gain nothing."""
     reason = unavailable(layer.device)
     if reason is not None:
         return reason
@@ -87,9 +87,15 @@ def refuses(layer: PlaneLinear) -> str | None:
         return f"its rows of {layer.in_features} input features cannot be cut up among warps"
     if layer.words.numel() >= 1 << 31:
         return "it is too large"
-    if cut_of(layer, 1) is None:
-        return "with so few output features the other kernel keeps memory at work as well"
     return None
+
+
+def refuses(layer: PlaneLinear) -> str | None:
+    """Reason a layer is no such product, whatever the rows; None where it may be one."""
+    reason = cannot(layer)
+    if reason is None and cut_of(layer, 1) is None:
+        reason = "with so few output features the other kernel keeps memory at work as well"
+    return reason
 
 
 def known_reason(layer: PlaneLinear) -> str | None:
@@ -111,7 +117,7 @@ def declines(layer: PlaneLinear, x: Tensor, around: Surroundings = NONE) -> str 
     if (reason := refuses(layer)) is not None:
         return reason
     if cut_of(layer, x.shape[0]) is None:
-        return "shared memory has no room for so many rows"
+        return f"shared memory has no room for {x.shape[0]} rows"
     return disagrees(layer, x.shape[0], x.dtype, around)
 
 

@@ -193,7 +193,7 @@ def test_reasons_to_decline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "as well" in said(planned(32, 4096))
     monkeypatch.setattr(resident, "capability", lambda _: (12, 0))
     assert resident.declines(planned(28672, 4096), x) is None
-    assert "no room for so many rows" in said(planned(28672, 4096), x.expand(2, -1))
+    assert "no room for 2 rows" in said(planned(28672, 4096), x.expand(2, -1))
     layer.numerics.batch_invariant = True
     assert "how many rows" in said(layer)
     layer.numerics.batch_invariant = layer.numerics.resident = False
