@@ -68,7 +68,7 @@ class VectorFolder:
         row = 4 * file.head.dimensions
         count, rest = divmod(len(vectors), row)
         if rest or file.done + count > file.head.passages:
-            raise ValueError(f"{len(vectors)} bytes after {file.done} vectors of {row}")
+            raise ValueError(f"{len(vectors)} bytes after {file.done} vectors of {row}")  # not shown
         with file.path.open("r+b") as opened:
             opened.seek(_HEAD + row * file.done)
             opened.write(vectors)
@@ -107,7 +107,7 @@ def read(path: Path, dimensions: int, passages: int) -> Iterator[tuple[float, ..
     with path.open("rb") as file:
         data = file.read(_HEAD + passages * row.size)
     if len(data) != _HEAD + passages * row.size:
-        raise ValueError(f"{path.name} has not all vectors")
+        raise ValueError(f"{path.name} has not all vectors")  # not shown
     return row.iter_unpack(memoryview(data)[_HEAD:])
 
 
