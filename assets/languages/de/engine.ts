@@ -380,20 +380,12 @@
         <translation>Wie viel schlechter wird das Modell jenseits des Fensters (Perplexität), wenn die ersten 4 Token wegfallen?</translation>
     </message>
     <message>
-        <source>CUDA graphs</source>
-        <translation>CUDA-Graphen</translation>
-    </message>
-    <message>
         <source>Cache</source>
         <translation>Cache</translation>
     </message>
     <message>
         <source>Cache-aware scheduling</source>
         <translation>Cache-Treffer zuerst</translation>
-    </message>
-    <message>
-        <source>Captures all kernel launches of a step once, and from then on makes them by a single call. Without it Python launches every kernel of every layer for each token, and a fast GPU waits for it.</source>
-        <translation>Zeichnet alle Kernelstarts eines Schrittes einmal auf und löst sie von da an mit einem Aufruf aus. Ohne dies startet Python für jedes Token jeden Kernel jeder Schicht, und eine schnelle GPU wartet darauf.</translation>
     </message>
     <message>
         <source>Chatbot Arena, one SGLang worker a model: system messages, example images and earlier turns of a chat were shared.</source>
@@ -1072,8 +1064,16 @@
         <translation>Nur eine GPU, die mit Kvasirs eigenen Kerneln zieht, nimmt Schritte im Voraus an: kvasir doctor sagt, was hier läuft.</translation>
     </message>
     <message>
-        <source>Only steps on a GPU, with Kvasir&apos;s own attention kernels, can be captured: kvasir doctor says what runs here.</source>
-        <translation>Nur Schritte auf einer GPU mit Kvasirs eigenen Attention-Kerneln lassen sich aufzeichnen: kvasir doctor sagt, was hier läuft.</translation>
+        <source>Captured steps</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Captures all calls of a step once, and from then on repeats them: on a GPU as a CUDA graph, on a processor as a tape of calls of Kvasir&apos;s native code. Without it Python calls every kernel of every layer for each token, and the device waits for it.</source>
+        <translation type="unfinished"></translation>
+    </message>
+    <message>
+        <source>Only steps with Kvasir&apos;s own kernels for attention can be captured: kvasir doctor says what runs here.</source>
+        <translation type="unfinished"></translation>
     </message>
     <message>
         <source>Only what prefix caching keeps is saved.</source>

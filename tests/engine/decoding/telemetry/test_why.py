@@ -113,7 +113,11 @@ def test_late_answers_are_told_with_what_could_be_kept(most: int, running: int, 
 
 
 def test_every_switch_whose_figure_is_speed_has_its_sentence() -> None:
-    unmeasured = {keys.EARLY_LAUNCH, keys.FETCHED_AHEAD, keys.RESIDENT}  # nobody knows yet whether these are slow when off
+    unmeasured = {
+        keys.EARLY_LAUNCH,
+        keys.FETCHED_AHEAD,
+        keys.RESIDENT,
+    }  # nobody knows yet whether these are slow when off
     fast = {option.key for option in catalogue.BY_KEY.values() if option.measure.metric == SPEED}
     assert fast <= unmeasured | {case.key for case in SLOW_VALUES}
 
