@@ -27,6 +27,7 @@ PARTS = {
     "layers' machine code": ("", f"{LAYERS}test_machine_code.py", f"{LAYERS}test_inline.py"),
     "attention's machine code": ("", f"{ATTENTION}test_attention_machine_code.py"),
     "interpreted": ("not long", f"{LAYERS}test_interpreted.py", f"{ATTENTION}test_attention_interpreted.py"),
+    "resident products": ("not long", f"{LAYERS}test_resident_code.py", f"{LAYERS}test_resident.py"),
     "shipped": ("not long", "tests/engine/compute/native/test_shipped.py"),
     "helpers": ("not long", "tests/engine/compute/native/test_triton_compiler.py"),
 }
