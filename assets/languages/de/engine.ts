@@ -1065,15 +1065,15 @@
     </message>
     <message>
         <source>Captured steps</source>
-        <translation type="unfinished"></translation>
+        <translation>Aufgezeichnete Schritte</translation>
     </message>
     <message>
         <source>Captures all calls of a step once, and from then on repeats them: on a GPU as a CUDA graph, on a processor as a tape of calls of Kvasir&apos;s native code. Without it Python calls every kernel of every layer for each token, and the device waits for it.</source>
-        <translation type="unfinished"></translation>
+        <translation>Zeichnet alle Aufrufe eines Schritts einmal auf und wiederholt sie von da an: auf einer GPU als CUDA-Graph, auf einem Prozessor als Folge von Aufrufen von Kvasirs nativem Code. Ohne das ruft Python für jedes Token jeden Kernel jeder Schicht auf, und das Gerät wartet darauf.</translation>
     </message>
     <message>
         <source>Only steps with Kvasir&apos;s own kernels for attention can be captured: kvasir doctor says what runs here.</source>
-        <translation type="unfinished"></translation>
+        <translation>Nur Schritte mit Kvasirs eigenen Kerneln für Attention können aufgezeichnet werden: kvasir doctor sagt, was hier läuft.</translation>
     </message>
     <message>
         <source>Only what prefix caching keeps is saved.</source>
