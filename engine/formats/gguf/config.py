@@ -137,6 +137,11 @@ def _vocabulary(files: GGUFFile) -> int:
     return table.shape[0]
 
 
+USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+"""Sampling for files that name none: llama.cpp's own (common/common.h), for which they were made. A small model that
+draws from all of its vocabulary at temperature 1 writes nonsense."""
+
+
 def _matrices(files: GGUFFile) -> Counter[int]:
     """Weights in matrices by type."""
     counts: Counter[int] = Counter()
@@ -159,10 +164,10 @@ def title(files: GGUFFile) -> str:
 
 
 def read_generation(files: GGUFFile, special: SpecialTokens | None) -> GenerationConfig:
-    """The ids that end a text, and the sampling that newer files name."""
-
+    """The ids that end a text, and the sampling that newer files name, else :data:`USUAL`."""
     stated = {name: files.metadata.get(f"general.sampling.{key}") for name, key in _SAMPLING.items()}
-    sampling, notices = sampling_defaults(stated, files.path.name)
+    silent = all(value is None for value in stated.values())
+    sampling, notices = sampling_defaults(USUAL if silent else stated, files.path.name)
     if special is None:
         return GenerationConfig(sampling=sampling, notices=notices)
     return GenerationConfig(list(special.eos_ids), special.bos_id, sampling, notices)
