@@ -11,6 +11,7 @@ import pytest
 from engine.decoding.telemetry import runs
 from engine.decoding.telemetry.records import DraftRecord, StepRecord
 from engine.decoding.telemetry.runs import MeasuredRate, Recorder, ServedModel
+from tests.engine.decoding.telemetry.steps import step as record
 
 MODEL = ServedModel("a CPU", "GGUF Q4_K", "/models/a", 1 << 30, 2e9)
 OTHER = MODEL._replace(model="/models/b", read=(1 << 30) + 1000)
@@ -22,26 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def step(duration: float, **changes: object) -> StepRecord:
-    plain = StepRecord(
-        time=0.0,
-        duration=duration,
-        host_seconds=0.0,
-        decode_rows=1,
-        prefill_rows=0,
-        verify_rows=0,
-        generated=1,
-        drafts=(),
-        pages_used=0,
-        live_tokens=0,
-        pages_cached=0,
-        waiting=0,
-        running=1,
-        prefilling=0,
-        bytes_read=1000,
-        preemptions=0,
-        ttfts=(),
-    )
-    return plain._replace(**changes)
+    return record(0.0, **{"duration": duration, "waiting": 0, "running": 1} | changes)
 
 
 def test_plain_steps_are_kept_as_a_share_of_the_bandwidth() -> None:

@@ -61,6 +61,7 @@ from engine.text.formats.style import ToolStyle
 from engine.text.grammar import Grammars
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
+from tests.engine.decoding.telemetry.steps import step as record
 from tests.engine.text.samples import CHATML, trained
 
 FIT = Fit(weights=1000, draft_weights=0, kv=1600, kv_tokens=160, activations=10, budget=5000, free=6000)
@@ -356,28 +357,10 @@ def embedding(ids: Sequence[int]) -> np.ndarray:
     )
 
 
-def step(at: float, **changes: Any) -> StepRecord:
+def step(at: float) -> StepRecord:
     """A step that decoded one token in 10 ms."""
-    record = StepRecord(
-        time=at,
-        duration=0.01,
-        host_seconds=0.001,
-        decode_rows=1,
-        prefill_rows=0,
-        verify_rows=0,
-        generated=1,
-        drafts=(),
-        pages_used=2,
-        pages_cached=0,
-        live_tokens=20,
-        waiting=0,
-        running=1,
-        prefilling=0,
-        bytes_read=1000,
-        preemptions=0,
-        ttfts=(),
-    )
-    return record._replace(**changes)
+    idle = {"pages_used": 2, "pages_cached": 0, "live_tokens": 20, "waiting": 0, "running": 1}
+    return record(at, duration=0.01, host_seconds=0.001, **idle)
 
 
 class FakeProbes:
