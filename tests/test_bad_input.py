@@ -99,7 +99,6 @@ def test_no_folder_at_all(engine: EngineClient, name: str, tmp_path: Path) -> No
     check_sentence(str(refused.value).removesuffix(STILL_THERE), name)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("apply", [remove("tokenizer.json"), config(num_hidden_layers=9)], ids=["tokenizer", "layers"])
 def test_a_broken_draft_model_costs_only_the_drafts(tmp_path: Path, apply) -> None:
     broken = copy_model(tmp_path / "draft", DRAFT)
@@ -112,7 +111,6 @@ def test_a_broken_draft_model_costs_only_the_drafts(tmp_path: Path, apply) -> No
         assert client.answer(prompt(client), GREEDY).ids
 
 
-@pytest.mark.slow
 def test_a_draft_without_numbers_is_left_out(tmp_path: Path) -> None:
     broken = copy_model(tmp_path / "draft", DRAFT)
     no_numbers(broken)
@@ -154,7 +152,6 @@ def test_a_half_typed_path_is_shown_in_full(tmp_path: Path, monkeypatch: pytest.
     check_sentence(refusal(kvasir("chat", "weights.gguf", "--prompt", "x")), "weights.gguf is not a GGUF file")
 
 
-@pytest.mark.slow
 def test_a_chat_template_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     folder = copy_model(tmp_path / "mine")
     (folder / "tokenizer_config.json").write_text('{"chat_template": ')
@@ -165,7 +162,6 @@ def test_a_chat_template_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         assert client.answer(prompt(client), GREEDY).ids
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "says"),
     [
@@ -182,7 +178,6 @@ def test_a_chat_template_that_does_not_work(tmp_path: Path, template: str, says:
     check_sentence(refusal(kvasir("chat", str(folder), "--prompt", "x")), "chat template", says)
 
 
-@pytest.mark.slow
 def test_a_model_that_was_deleted_goes_on_until_it_is_needed_again(tmp_path: Path) -> None:
     folder = copy_model(tmp_path / "mine")
     with EngineClient() as client:
@@ -199,7 +194,6 @@ def test_a_model_that_was_deleted_goes_on_until_it_is_needed_again(tmp_path: Pat
 # --- prompts ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_prompt_longer_than_the_context(engine: EngineClient, answer: list[int]) -> None:
     with pytest.raises(EngineError) as refused:
         engine.answer(prompt(engine, "word " * 9000), GREEDY)
@@ -246,7 +240,6 @@ def test_prompts_and_settings_that_cannot_be(
     assert engine.answer(prompt(engine), GREEDY).ids == answer
 
 
-@pytest.mark.slow
 def test_bytes_that_are_no_text() -> None:
     """As a terminal in another encoding gives them."""
     done = kvasir("chat", "--prompt", "a\udcff", "--max-tokens", "2")
@@ -302,7 +295,6 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.loading.memory.estimate.plan", small)
 
 
-@pytest.mark.slow
 def test_out_of_memory_during_generation_keeps_what_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     small_cache(monkeypatch)
     with EngineClient() as client:
@@ -317,7 +309,6 @@ def test_out_of_memory_during_generation_keeps_what_was_written(monkeypatch: pyt
         assert client.answer(prompt(client), GREEDY).ids
 
 
-@pytest.mark.slow
 def test_out_of_memory_during_generation_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     small_cache(monkeypatch)
     done = kvasir("chat", "--prompt", "word " * 240, "--max-tokens", "400", "--raw")
@@ -354,7 +345,6 @@ def test_the_device_runs_out_in_a_step(
 # --- the machine -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_folder_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "taken").write_text("a file, where a folder should be")
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "taken"))
@@ -390,7 +380,6 @@ def test_an_error_that_nobody_thought_of_is_said_to_be_one(monkeypatch: pytest.M
     assert line.endswith("KVASIR_DEBUG=1 to see where.")
 
 
-@pytest.mark.slow
 def test_error_events_are_sentences(engine: EngineClient) -> None:
     """What the engine says of commands that make no sense at all."""
     with pytest.raises(EngineError) as refused:

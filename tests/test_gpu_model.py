@@ -64,6 +64,7 @@ def test_what_is_fetched_ahead_is_there_sooner_and_read_once() -> None:
     assert ahead < half < alone
 
 
+@pytest.mark.slow
 def test_the_table_ranks_designs_on_every_card() -> None:
     """None is faster than reading alone, and each that is to be built gains on an H200."""
     speed = {design.name: 1 / step_of(design, H200) for design in DESIGNS}

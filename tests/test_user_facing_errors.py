@@ -10,7 +10,7 @@ import functools
 import json
 import re
 from collections import ChainMap, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 
 import engine.loading.techniques  # noqa: F401  (fills the catalogue, whose refusals count)
 from engine.catalogue import exclusions
+from tests.kit.content import statements
 
 ROOT = Path(__file__).parents[1]
 HELD = Path(__file__).with_name("user_facing_errors.json")
@@ -29,16 +30,17 @@ Names = ChainMap[str, list[ast.expr]]
 def found() -> dict[str, list[str]]:
     """Codes (and fields at fault), sentences of the catalogue, and those that errors are raised or sent with."""
     files = [ast.parse(path.read_text()) for folder in ("engine", "app") for path in (ROOT / folder).rglob("*.py")]
-    kinds = {node.name for tree in files for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and _raised(node)}
+    defined = [node for tree in files for node in statements(tree)]
+    kinds = {"Error", *(node.name for node in defined if isinstance(node, ast.ClassDef) and _raised(node))}
     constants = _assigned(node for tree in files for node in tree.body)
     strings = set()
-    nodes = chain.from_iterable(map(ast.walk, files))
-    for function in (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
-        names = ChainMap(_assigned(ast.walk(function)), constants)
-        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
-            if isinstance(call.func, ast.Name) and call.func.id in {"Error", *kinds}:
-                for value in (*call.args, *(keyword.value for keyword in call.keywords)):
-                    strings |= set(_texts(value, names))
+    for function in (node for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+        nodes = list(ast.walk(function))
+        calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") in kinds]
+        names = ChainMap(_assigned(nodes) if calls else {}, constants)
+        for call in calls:
+            for value in (*call.args, *(keyword.value for keyword in call.keywords)):
+                strings |= set(_texts(value, names))
     rules = (*exclusions.EXCLUSIONS, *exclusions.SHAPES)
     declared = {rule.reason for rule in rules} | set(exclusions.MISSING.values())
     declared |= {exclusions.ODD_WIDTH, exclusions.NO_WINDOW_OVER_KIND, exclusions.NO_WINDOW}
@@ -55,7 +57,7 @@ def _raised(node: ast.ClassDef) -> bool:
     return any(base.endswith(("Error", "Exception", "Failed")) for base in bases)
 
 
-def _assigned(nodes: Iterator[ast.AST]) -> dict[str, list[ast.expr]]:
+def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     values: dict[str, list[ast.expr]] = defaultdict(list)
     for node in nodes:
         if isinstance(node, ast.Assign):
@@ -102,7 +104,6 @@ def test_no_error_is_lost_or_reworded() -> None:
         assert (gone, come) == (set(), set()), f"{part}: if it is meant, run python -m tests.test_user_facing_errors"
 
 
-@pytest.mark.slow
 def test_every_reason_of_the_catalogue_is_a_sentence() -> None:
     for text in found()["catalogue"]:
         assert text[0].isupper() or text[0] == "{", text

@@ -125,6 +125,7 @@ def test_a_process_that_dies_or_answers_nonsense_is_one_sentence(qtbot, composer
         assert composer.documents.isHidden()
 
 
+@pytest.mark.slow
 def test_a_pdf_that_unpacks_to_gigabytes_is_one_sentence(qtbot, composer: Composer, tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.pdf"
     bomb.write_bytes(files.pdf_bomb())

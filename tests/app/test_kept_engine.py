@@ -341,6 +341,7 @@ def test_the_context_counter_grows_with_the_answer(start, qtbot) -> None:
     assert page.header.context.text == f"context {usage.prompt_tokens + usage.generated_tokens:,} / 2,048"
 
 
+@pytest.mark.slow
 def test_after_leaving_out_the_counter_shows_what_the_model_sees(start, qtbot) -> None:
     program = start()
     page = program.chat

@@ -49,6 +49,7 @@ def test_no_text_from_outside_the_folder(folder):
     assert text(load(folder)[3]) == "Its licence's text did not come with it. It is at https://zlib.net."
 
 
+@pytest.mark.slow
 def test_a_checkout_lists_its_environment(tmp_path):
     entries = {entry.name.lower(): entry for entry in load(tmp_path / "none")}
     qt, msg = entries["pyside6_essentials"], entries["msgspec"]

@@ -20,6 +20,7 @@ def size(program: WindowProgram) -> int:
     return round(100 * program.theme.scale)
 
 
+@pytest.mark.slow
 def test_keys_change_the_text_size_in_steps_to_the_ends(program):
     keys = {
         each.toString(): one.activated.emit for one in program.window.commands.shortcuts for each in QShortcut.keys(one)

@@ -51,7 +51,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.bench.compare.ProgramWorker", WorkerHere)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.bench.compare.missing", lambda name: "" if name == "kvasir" else "a_package")
@@ -163,7 +162,6 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
     assert found.absent == ["Kvasir, GPTQ int4: it stopped: no message"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_ratios_are_ours_whatever_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.bench.compare.gptq_folder", plain_folder)

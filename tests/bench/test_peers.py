@@ -258,7 +258,6 @@ def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "The other figures of this file are shown from a checkout of Kvasir" in " ".join(shown.split())
 
 
-@pytest.mark.slow
 def test_sequences_hold_copies_of_the_first(tmp_path: Path) -> None:
     with EngineClient() as client:
         client.load(str(gguf_file(TINY, tmp_path)), options=LoadOptions(dtype="float32"))  # in bfloat16 tokens tie

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.arenas import new_store
+from engine.compute.models.heads.base import OUTPUT
+from engine.compute.models.heads.mtp import MultiToken, MultiTokenLayout, layout_of
 from engine.compute.runner.runner import Runner
 from engine.formats.load import load_model
 from engine.formats.open import open_checkpoint
@@ -74,6 +77,31 @@ class Ours:
             tokens.append(int(logits[0].argmax()))
         assert len(tokens) <= PAGES * PAGE_SIZE
         return tokens[len(prompt) :]
+
+
+def multi_token(folder: Path, ours: Ours, layout: MultiTokenLayout, **options: Any) -> tuple[MultiToken, Runner]:
+    """The multi-token layer of a checkpoint, which has it by these names, with what runs it over a cache of its own."""
+    checkpoint = open_checkpoint(folder, need_tokenizer=False)
+    assert layout_of(checkpoint.has_tensor, checkpoint.config.num_layers) == layout
+    source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
+    head = MultiToken(ours.model, source, layout, **options)
+    return head, Runner(head, head.new_store(PAGES + 1), AttentionDispatcher(Numerics()))
+
+
+def reads_like(
+    folder: Path, layout: MultiTokenLayout, text: Tensor, states: Tensor, read: Tensor, logits: Tensor
+) -> None:
+    """Prove that the multi-token layer of a checkpoint makes ``read`` and ``logits`` (batches of one) of a text [1, T]
+    and the ``states`` that its model gives."""
+    ours, length = Ours(folder), text.shape[1]
+    head, runner = multi_token(folder, ours, layout)
+    rows = ours.row(text[0].tolist(), 0, 0, length)
+    features = head.features(ours.runner.forward([rows], want_hidden=frozenset({ours.model.num_layers})).hidden)
+    assert relative(features, states[0]) <= 1e-4
+    entries = SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), length - 1)
+    out = runner.forward([entries], hidden_in=features[:-1])
+    assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
+    assert relative(out.logits, logits[0]) <= 1e-4
 
 
 def relative(found: Tensor, expected: Tensor) -> float:

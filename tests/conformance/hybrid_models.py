@@ -53,6 +53,22 @@ def write_hybrid(
     write_tokenizer(folder)
 
 
+def write_states(folder: Path, family: str, seed: int = 0, **options: Any) -> None:
+    """Save a checkpoint of transformers' ``family``, whose layers have states, without a multi-token layer."""
+    torch.manual_seed(seed)
+    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
+    config = getattr(transformers, f"{family}Config")(**(shape | options))
+    model = getattr(transformers, f"{family}ForCausalLM")(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("A_log", "dt_bias")):
+                parameter.uniform_(-3, 0)
+            else:
+                parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
+    model.save_pretrained(folder)
+    write_tokenizer(folder)
+
+
 def add_mtp(folder: Path) -> None:
     """A layer shaped like the last one, quiet enough that it mostly passes on what the target's last state says."""
     tensors = load_file(folder / "model.safetensors")

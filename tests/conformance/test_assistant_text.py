@@ -175,7 +175,6 @@ def test_assisted_generation_of_transformers_needs_as_many_steps(
     assert abs(steps - calls) <= 0.1 * calls
 
 
-@pytest.mark.slow
 def test_a_load_refuses_one_for_another_model(served: Served, tmp_path: Path) -> None:
     loaded = served.host.engine.loaded
     assert loaded is not None

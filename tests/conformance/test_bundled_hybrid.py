@@ -61,7 +61,6 @@ def test_it_repeats_a_short_text(host: Host) -> None:
     assert "quick brown fox jumps over the lazy dog" in host.engine.loaded.files.tokenizer.decode(found)
 
 
-@pytest.mark.slow
 def test_a_second_turn_goes_on_from_a_state(host: Host) -> None:
     assert host.engine.loaded is not None
     turns = [ChatMessage.of("user", TOLD[0])]

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import openai
 import pytest
 import torch
 import transformers
@@ -19,7 +18,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from engine.protocol import ChatMessage
 from tests.conformance.seeing_host import Seeing, link, shows
-from tests.kit.servers import TOKEN, Serving
+from tests.kit.servers import Serving
 
 DEMO = Path(__file__).parents[2] / "assets" / "demo"
 SEEING = DEMO / "kvasir-seeing"
@@ -89,7 +88,6 @@ def test_it_says_what_it_says_in_transformers(host: Seeing, drawn: list[Drawn]) 
         assert say(host, [ChatMessage.of("user", QUESTION, pictures=[each.file])]) == text
 
 
-@pytest.mark.slow
 def test_openai_s_client_asks_for_a_description(drawn: list[Drawn], tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVASIR_HOME", str(tmp_path))
@@ -97,8 +95,7 @@ def test_openai_s_client_asks_for_a_description(drawn: list[Drawn], tmp_path: Pa
         try:
             while getattr(serving, "engine", None) is None or serving.engine.loaded is None:
                 time.sleep(0.05)
-            url = f"http://127.0.0.1:{serving.server.port}/v1"
-            with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as api:
+            with serving.openai() as api:
                 said = [
                     api.chat.completions.create(
                         model="", messages=[shows(QUESTION, link(each.file))], temperature=0.0, max_tokens=24

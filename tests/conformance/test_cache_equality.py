@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PagePool
-from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases
+from tests.conformance.texts import PROMPTS, SAMPLINGS, VARIANTS, cases, restarted
 from tests.kit.checkpoints import write_llama
 from tests.kit.hosts import Host
 
@@ -78,7 +78,6 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
             assert host.stepper.cache.stats.swapped_in > before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", cases("int4"))
 def test_pages_in_any_order(host: Host, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host.fresh(VARIANTS[variant].switches)
@@ -94,27 +93,10 @@ def test_pages_in_any_order(host: Host, variant: str, monkeypatch: pytest.Monkey
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], budget=50) == expected
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", cases("16bit", "int8", "quest"))
 def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: str) -> None:
-    """Asked, answered and saved by one engine; continued by another, and without any cache by a third time."""
-    sampling, switches = SAMPLINGS["seeded"], VARIANTS[variant].switches
-    saved = SavedChats(tmp_path / "chats", 1 << 30)
-    first = Host(folder, saved=saved)
-    first.set(disk_cache=1.0, **switches)
-    ids = first.ask(PROMPTS[:1], sampling, chat="a chat")
-    first.run()
-    assert saved.flush(20)
-    saved.close()
-    longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
-    second = Host(folder, saved=(saved := SavedChats(tmp_path / "chats", 1 << 30)))
-    second.set(disk_cache=1.0, **switches)
-    ids = second.ask([longer], sampling, chat="a chat")
-    second.run()
-    if VARIANTS[variant].shares:
-        whole = len(PROMPTS[0]) if variant == "quest" else len(longer) - 4
-        assert second.cached[ids[0]] == whole // 16 * 16
-    alone = second.ask([longer], sampling, prefix_cache=False)
-    second.run()
-    assert second.of(ids) == second.of(alone)
-    saved.close()
+    switches = VARIANTS[variant].switches
+    open_host = partial(Host, folder, "")
+    with restarted(open_host, tmp_path / "chats", SAMPLINGS["seeded"], **switches) as (_, known, cached):
+        if VARIANTS[variant].shares:
+            assert cached == (len(PROMPTS[0]) if variant == "quest" else known) // 16 * 16

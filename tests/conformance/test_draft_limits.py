@@ -53,7 +53,6 @@ def test_a_draft_reads_tokens_that_it_has_no_row_for(host: Host) -> None:
     assert all("corrected" in outcome.sources for outcome in drafted)
 
 
-@pytest.mark.slow
 def test_a_draft_model_drafts_for_rows_that_choose_pages(host: Host) -> None:
     """Its arena keeps no bounds of pages: its own rows read them all."""
     host.set(page_policy="quest", quest_tokens=32)

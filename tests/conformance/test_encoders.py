@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import httpx
 import numpy as np
 import pytest
 import torch
@@ -45,7 +44,7 @@ from tests.conformance.encoder_models import WORDS, write_bert
 from tests.conformance.gguf_models import VOCABULARY, plain_tokenizer
 from tests.kit.checkpoints import LETTERS, write_model
 from tests.kit.hosts import Host
-from tests.kit.servers import TOKEN, Serving
+from tests.kit.servers import Serving
 
 SHAPE: dict[str, Any] = {"vocab_size": len(LETTERS) + 1, "hidden_size": 64, "intermediate_size": 96,
                          "num_hidden_layers": 3, "num_attention_heads": 4, "initializer_range": 0.12}  # fmt: skip
@@ -124,11 +123,7 @@ def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write(tmp_path / "tiny", "bert")
     serving = Serving(tmp_path / "tiny")
     try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{serving.server.port}",
-            headers={"Authorization": f"Bearer {TOKEN}"},
-            timeout=300,
-        ) as http:
+        with serving.http() as http:
             body = {"input": ["keys", "values"], "model": "tiny", "encoding_format": "base64", "normalize": False}
             while (answer := http.post("/v1/embeddings", json=body)).status_code == 503:
                 time.sleep(0.01)  # until it is loaded

@@ -279,7 +279,6 @@ def test_folders_of_gguf(tmp_path: Path) -> None:
         open_checkpoint(tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["model.gguf", ""])
 def test_a_file_is_loaded_and_answers(where: str, tmp_path: Path) -> None:
     """The whole way: the file alone has all that a chat needs."""

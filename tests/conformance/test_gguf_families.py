@@ -230,7 +230,6 @@ def test_logits_are_those_of_llama_cpp(name: str, made: Callable[[str], Made]) -
         assert relative(found, want) <= CASES[name].llama_cpp
 
 
-@pytest.mark.slow
 @each_value(seldom=lambda name, **_: name in DEEP, name=list(CASES), other=["4bit_torch", "16bit", "batch-invariant"])
 def test_packed_weights(name: str, other: str, made: Callable[[str], Made], tmp_path: Path) -> None:
     """As they are held without being asked for, and in another way."""

@@ -104,6 +104,7 @@ def test_a_large_vocabulary_is_quick() -> None:
     assert time.perf_counter() - began < 20  # one second, on a machine with nothing else to do
 
 
+@pytest.mark.slow
 def test_tokens_that_imply_endless_merges_are_refused() -> None:
     metadata = made.sentencepiece_metadata(made.sentencepiece_model())
     pieces = ["ab"]

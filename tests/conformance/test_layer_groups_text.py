@@ -52,7 +52,6 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
     host.set(preemption="auto", host_cache=0.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ngram", "exit", "skip", "draft"])
 @pytest.mark.parametrize("variant", ["16bit", pytest.param("quest", marks=pytest.mark.long)])
 def test_drafts_change_nothing(host: Host, method: str, variant: str) -> None:

@@ -7,10 +7,10 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 import torch
 
@@ -20,15 +20,16 @@ from engine.library import paths
 from engine.loop.engine import Engine
 from engine.services.residency import Policy
 from tests.engine.doors.network.fake import FakeProbes
-from tests.kit.servers import TOKEN
+from tests.kit.apart import apart
+from tests.kit.servers import TOKEN, ServerThread
 
 GUIDE, HYBRID = paths.BUNDLED, "kvasir-hybrid"
-OPTIONS = p.LoadOptions(device="cpu", memory=600e6, context=512)
+OPTIONS = p.LoadOptions(device="cpu", dtype="float32", memory=600e6, context=512)
 QUESTION: Any = [{"role": "user", "content": "What is a page?"}]
 
 
-class Serving:
-    """A server in a thread, with a real engine. ``due`` is what its idle timer would do."""
+class Demanding(ServerThread):
+    """A server with a real engine. ``due`` is what its idle timer would do."""
 
     def __init__(self) -> None:
         self.due: list[Any] = []
@@ -45,13 +46,8 @@ class Serving:
 
         policy = Policy(unload_after=600, on_demand=True, options=OPTIONS, default=paths.bundled_model().path)
         listener = open_socket("127.0.0.1", 0)
-        self.server = Server(listener, TOKEN, make, FakeProbes(), False, policy, self._call_later)
-        ready = threading.Event()
-        self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
-        self.thread.start()
-        assert ready.wait(300)
-        url = f"http://127.0.0.1:{self.server.port}/v1"
-        self.api = openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300)
+        super().__init__(Server(listener, TOKEN, make, FakeProbes(), False, policy, self._call_later))
+        self.api = self.openai()
 
     def _call_later(self, seconds: float, act: Any) -> Any:
         self.due.append(act)
@@ -65,24 +61,28 @@ class Serving:
         return done.model, done.choices[0].message.content
 
     def stop(self) -> None:
-        self.server.stop()
-        self.thread.join(300)
-        assert not self.thread.is_alive()
+        super().stop()
         self.api.close()
 
 
-@pytest.fixture
-def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    made = Serving()
-    yield made
-    made.stop()
+@contextmanager
+def demanding(home: Path) -> Iterator[Demanding]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KVASIR_HOME", str(home))
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        made = Demanding()
+        yield made
+        made.stop()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("whole_collector")
-def test_models_come_and_go_with_the_requests(serving: Serving) -> None:
+@apart
+def test_models_come_and_go_with_the_requests(tmp_path: Path) -> None:
+    with demanding(tmp_path) as serving:
+        come_and_go(serving)
+
+
+def come_and_go(serving: Demanding) -> None:
     with ThreadPoolExecutor(4) as pool:
         first = list(pool.map(serving.answer, ["", GUIDE, "", GUIDE]))
     assert serving.loads == [GUIDE], "one load for all"

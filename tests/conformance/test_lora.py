@@ -394,7 +394,6 @@ def restarted(home: Path, tmp_path: Path) -> Iterator[tuple[Lora, list[int]]]:
     saved_chats.close()
 
 
-@pytest.mark.slow
 def test_pages_on_disk_are_no_other_adapters(restarted: tuple[Lora, list[int]]) -> None:
     """Pages on disk belong to the contents of an adapter: another adapter does not find them."""
     second, longer = restarted
@@ -404,7 +403,6 @@ def test_pages_on_disk_are_no_other_adapters(restarted: tuple[Lora, list[int]]) 
         assert second.cached[f"on {adapter}"] == 0
 
 
-@pytest.mark.slow
 def test_pages_on_disk_are_found_by_the_contents(home: Path, restarted: tuple[Lora, list[int]]) -> None:
     second, longer = restarted
     second.send(LoadAdapter(name="another name", path=str(home / "one")))
@@ -418,7 +416,6 @@ def test_pages_on_disk_are_found_by_the_contents(home: Path, restarted: tuple[Lo
     assert second.of(["on"]) == second.of(["plain"])
 
 
-@pytest.mark.slow
 def test_loading_unloading_and_unknown_names(home: Path) -> None:
     host = Lora(home)
     host.expected_errors = True

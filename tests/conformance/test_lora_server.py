@@ -11,7 +11,6 @@ import pytest
 import torch
 import typer
 from transformers import LlamaForCausalLM
-from websockets.sync.client import connect
 
 from engine import protocol as p
 from engine.doors.cli.arguments import adapters_of
@@ -19,7 +18,7 @@ from engine.doors.cli.chat import ChatArguments, run_chat
 from engine.services.client import EngineError
 from tests.conformance.adapter_files import write_adapter
 from tests.kit.checkpoints import write_llama
-from tests.kit.servers import TOKEN, Client, Serving
+from tests.kit.servers import Client, Serving
 
 GREEDY = p.Sampling(temperature=0.0, max_tokens=12, ignore_eos=True)
 TEXT = "a text that is 4 pages long: " + "0123456789" * 4
@@ -44,7 +43,7 @@ def serving(home: Path) -> Iterator[Serving]:
 
 @pytest.fixture
 def client(serving: Serving) -> Iterator[Client]:
-    with connect(f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, compression=None) as socket:
+    with serving.connect() as socket:
         client = Client(socket)
         while client.welcome.loaded is None or not client.welcome.adapters:
             client.send(p.ListAdapters())
@@ -62,10 +61,8 @@ def answer(client: Client, adapter: str) -> str:
     return "".join(each.text for each in client.passed if isinstance(each, p.Delta))
 
 
-@pytest.mark.slow
 def test_a_model_by_the_name_of_its_adapter(serving: Serving, client: Client) -> None:
-    url = f"http://127.0.0.1:{serving.server.port}/v1"
-    with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as api:
+    with serving.openai() as api:
         assert [model.id for model in api.models.list()] == ["base", "one"]
         assert (api.models.retrieve("one").id, api.models.retrieve("base").id) == ("one", "base")
         texts = {}
@@ -107,13 +104,11 @@ def test_loading_listing_and_unloading(client: Client, home: Path) -> None:
     assert answer(client, "") == before
 
 
-@pytest.mark.slow
 def test_adapters_come_back_with_a_model_that_was_idle(serving: Serving, client: Client) -> None:
     before = answer(client, "one")
     client.send(p.UnloadAfter(minutes=1e-4))
     assert client.until(p.Unloaded).idle
-    url = f"http://127.0.0.1:{serving.server.port}/v1"
-    with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as api:
+    with serving.openai() as api:
         assert [(model.id, model.model_extra) for model in api.models.list()] == [
             ("base", {"state": "not-loaded"}),
             ("one", {"state": "not-loaded"}),
@@ -135,7 +130,6 @@ def test_a_comparison_is_made_with_the_adapter(client: Client) -> None:
     assert client.until(p.Error).message.startswith("No adapter is called 'nobody'.")
 
 
-@pytest.mark.slow
 def test_serving_ends_where_an_adapter_is_needed_and_bad(home: Path) -> None:
     made = Serving(home / "base", {"one": str(home / "one"), "bad": str(home / "base")})
     made.thread.join(300)
@@ -143,7 +137,6 @@ def test_serving_ends_where_an_adapter_is_needed_and_bad(home: Path) -> None:
     assert "has no adapter_config.json" in made.server.failure
 
 
-@pytest.mark.slow
 def test_in_the_terminal(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`kvasir chat --adapter FOLDER` answers with it."""
 

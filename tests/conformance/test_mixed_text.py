@@ -11,12 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-import transformers
 
 from engine.protocol import Value
-from tests.conformance.hybrid_models import SHAPE
+from tests.conformance.hybrid_models import write_states
 from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS
-from tests.kit.checkpoints import write_tokenizer
 from tests.kit.hosts import Host
 
 GREEDY = SAMPLINGS["greedy"]
@@ -28,17 +26,9 @@ LONG = [[*prompt, *COMMON[:150]] for prompt in PROMPTS]
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """LFM3: layers with states, with a window, and with neither."""
     torch.set_num_threads(1)
-    torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("models") / "lfm3"
-    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
-    shape |= {"layer_types": ["conv", "sliding_attention", "full_attention"], "num_hidden_layers": 3, "head_dim": 16}
-    config = transformers.Lfm3Config(**shape, conv_L_cache=7, sliding_window=150, pad_token_id=0)
-    model = transformers.Lfm3ForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
-    model.save_pretrained(folder)
-    write_tokenizer(folder)
+    shape = {"layer_types": ["conv", "sliding_attention", "full_attention"], "num_hidden_layers": 3, "head_dim": 16}
+    write_states(folder, "Lfm3", **shape, conv_L_cache=7, sliding_window=150, pad_token_id=0)
     with Host(folder) as host:
         yield host
 

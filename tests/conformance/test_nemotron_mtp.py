@@ -13,18 +13,11 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from transformers.masking_utils import create_causal_mask
 
-from engine.compute.attention.registry import AttentionDispatcher
-from engine.compute.batch import SequenceRows
-from engine.compute.layers.numerics import Numerics
-from engine.compute.models.heads.base import OUTPUT
-from engine.compute.models.heads.mtp import QWEN, MultiToken, layout_of
-from engine.compute.runner.runner import Runner
-from engine.formats.open import open_checkpoint
-from tests.conformance.engine_support import Ours, relative
+from engine.compute.models.heads.mtp import QWEN
+from tests.conformance.engine_support import reads_like
 from tests.conformance.families import BASE, NEMOTRON_EXPERTS, Case, make
-from tests.conformance.hybrid_models import SHAPE
+from tests.conformance.hybrid_models import SHAPE, write_states
 from tests.conformance.texts import PROMPTS, SAMPLINGS
-from tests.kit.checkpoints import write_tokenizer
 from tests.kit.hosts import Host
 
 ATTENTION, EXPERTS = 3, 4
@@ -87,41 +80,17 @@ def test_the_layer_is_made_of_the_familys_blocks(tmp_path: Path, options: dict[s
                               position_ids=places)  # fmt: skip
     x = block_of(theirs, tmp_path, ATTENTION, 0)(x, attention_mask=mask, position_ids=places)
     read = normed(block_of(theirs, tmp_path, EXPERTS, 1)(x), "1.final_layernorm")
-
-    ours = Ours(tmp_path)
-    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
-    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
-    assert layout == QWEN
-    head = MultiToken(ours.model, checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics()), layout)
-    runner = Runner(head, head.new_store(13), AttentionDispatcher(Numerics()))
-    layers = checkpoint.config.num_layers
-    hidden = ours.runner.forward([ours.row(text[0].tolist(), 0, 0, 30)], want_hidden=frozenset({layers})).hidden
-    features = head.features(hidden)
-    assert relative(features, states[0]) <= 1e-4
-    entries = SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), 29)
-    out = runner.forward([entries], hidden_in=features[:29])
-    assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
-    assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
+    reads_like(tmp_path, QWEN, text, states, read, theirs.lm_head(read))
 
 
 @pytest.mark.slow
 def test_it_drafts_and_the_text_is_the_same(tmp_path: Path) -> None:
     """Answers that give way, in a model whose states go back where a draft was wrong."""
     folder = tmp_path / "model"
-    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
     own = {"hybrid_override_pattern": "M-M*EM-", "mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 2,
            "ssm_state_size": 16, "n_routed_experts": 8, "moe_intermediate_size": 32, "head_dim": 16,
            "moe_shared_expert_intermediate_size": 40}  # fmt: skip
-    torch.manual_seed(0)
-    model = transformers.NemotronHForCausalLM(transformers.NemotronHConfig(**(shape | own)))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith(("A_log", "dt_bias")):
-                parameter.uniform_(-3, 0)
-            else:
-                parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
-    model.save_pretrained(folder)
-    write_tokenizer(folder)
+    write_states(folder, "NemotronH", **own)
     add_layer(folder, SHAPE["hidden_size"])
     host, sampling = Host(folder), SAMPLINGS["seeded"]
     expected = host.plain(PROMPTS, sampling)

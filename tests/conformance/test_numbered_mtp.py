@@ -11,14 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
-from engine.compute.attention.registry import AttentionDispatcher
-from engine.compute.batch import SequenceRows
-from engine.compute.layers.numerics import Numerics
-from engine.compute.models.heads.base import OUTPUT
-from engine.compute.models.heads.mtp import QWEN, MultiToken, deepseek, layout_of
-from engine.compute.runner.runner import Runner
-from engine.formats.open import open_checkpoint
-from tests.conformance.engine_support import Ours, relative
+from engine.compute.models.heads.mtp import QWEN, deepseek
+from tests.conformance.engine_support import reads_like
 from tests.conformance.families import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
 
 FAMILIES = {
@@ -55,21 +49,7 @@ def test_the_layer_is_that_of_transformers(tmp_path: Path, family: str) -> None:
     text = torch.randint(3, 90, (1, 30), generator=torch.Generator().manual_seed(1))
     states = theirs.model(text).last_hidden_state
     read = layer.forward_layer(0, states[:, :29], torch.arange(29)[None], cache, input_ids=text[:, 1:])
-
-    ours = Ours(tmp_path)
-    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
-    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
-    assert layout == deepseek(3)
-    source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
-    head = MultiToken(ours.model, source, layout)
-    runner = Runner(head, head.new_store(13), AttentionDispatcher(Numerics()))
-    hidden = ours.runner.forward([ours.row(text[0].tolist(), 0, 0, 30)], want_hidden=frozenset({3})).hidden
-    features = head.features(hidden)
-    assert relative(features, states[0]) <= 1e-4
-    entries = SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), 29)
-    out = runner.forward([entries], hidden_in=features[:29])
-    assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
-    assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
+    reads_like(tmp_path, deepseek(3), text, states, read, theirs.lm_head(read))
 
 
 @torch.inference_mode()
@@ -91,13 +71,4 @@ def test_mellums_layer_has_a_window(tmp_path: Path) -> None:
     text = torch.randint(3, 90, (1, 30), generator=torch.Generator().manual_seed(1))
     states = theirs.model(text).last_hidden_state
     read = layer.forward_layer(0, states[:, :29], torch.arange(29)[None], cache, input_ids=text[:, 1:])
-
-    ours = Ours(tmp_path)
-    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
-    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
-    assert layout == QWEN
-    head = MultiToken(ours.model, checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics()), layout)
-    runner = Runner(head, head.new_store(13), AttentionDispatcher(Numerics()))
-    out = runner.forward([SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), 29)], hidden_in=states[0, :29])
-    assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
-    assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
+    reads_like(tmp_path, QWEN, text, states, read, theirs.lm_head(read))

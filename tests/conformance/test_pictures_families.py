@@ -71,7 +71,6 @@ def loaded(folder: Path, memory: float = 200e6) -> Given:
     return Given(model.card.pictures, model.card.notices, told)
 
 
-@pytest.mark.slow
 def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
     write_seeing(tmp_path)
     assert loaded(tmp_path).sees
@@ -86,7 +85,6 @@ def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
     assert "because preprocessor_config.json, which says how pictures are prepared, is missing" in lacking.refusal
 
 
-@pytest.mark.slow
 def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_seeing(tmp_path)
     host = Seeing(tmp_path)

@@ -13,7 +13,6 @@ import numpy as np
 import openai
 import pytest
 import torch
-from websockets.sync.client import connect
 
 from engine import protocol as p
 from engine.doors.http.prompts import MARK
@@ -21,7 +20,7 @@ from engine.services.answers.pictures import PromptImages
 from engine.text.prompt import rendered
 from tests.conformance.seeing_host import link, shows
 from tests.conformance.seeing_models import IMAGE, photo, theirs, user, write_seeing
-from tests.kit.servers import TOKEN, Client, Serving
+from tests.kit.servers import Client, Serving
 
 COUNT = 16
 QUESTION = "describe this picture"
@@ -44,7 +43,7 @@ def serving(folder: Path, model: Any, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVASIR_HOME", str(tmp_path_factory.mktemp("home")))
         made = Serving(folder)
-        with connect(f"ws://127.0.0.1:{made.server.port}/ws", max_size=p.MAX_FRAME, compression=None) as socket:
+        with made.connect() as socket:
             client = Client(socket)
             while made.engine.loaded is None:
                 client.receive()
@@ -56,21 +55,19 @@ def serving(folder: Path, model: Any, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def api(serving: Serving) -> Iterator[openai.OpenAI]:
-    url = f"http://127.0.0.1:{serving.server.port}/v1"
-    with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as client:
+    with serving.openai() as client:
         yield client
 
 
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{serving.server.port}", headers=headers, timeout=300) as client:
+    with serving.http() as client:
         yield client
 
 
 @pytest.fixture
 def client(serving: Serving) -> Iterator[Client]:
-    with connect(f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, compression=None) as socket:
+    with serving.connect() as socket:
         yield Client(socket)
 
 
@@ -230,4 +227,4 @@ def test_a_frame_of_another_shape(client: Client, serving: Serving) -> None:
     wrong = [p.ChatMessage.of("assistant", "x", pictures=[PICTURE])]
     client.send(p.Generate(id="g", prompt=wrong))
     assert client.until(p.Error).message.startswith("Only messages of the user can have pictures.")
-    assert httpx.get(f"http://127.0.0.1:{serving.server.port}/health").json()["status"] == "ok"
+    assert httpx.get(f"{serving.url}/health").json()["status"] == "ok"

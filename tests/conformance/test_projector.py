@@ -217,7 +217,6 @@ def test_embeddings_are_those_of_transformers(case: str, kind: Any, tmp_path: Pa
     compare(case, model, read(case, tmp_path, tmp_path / "model-Q4_K_M.gguf"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ["qwen2_5_vl", "qwen3_vl"])
 def test_a_model_is_opened_with_the_tower_next_to_it(case: str, tmp_path: Path) -> None:
     projector, architecture = PROJECTORS[case]

@@ -12,15 +12,11 @@ from transformers import Qwen3_5ForCausalLM, Qwen3_5MoeForCausalLM
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
-from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
-from engine.compute.layers.numerics import Numerics
 from engine.compute.models.heads.base import OUTPUT
-from engine.compute.models.heads.mtp import QWEN, MultiToken, layout_of
-from engine.compute.runner.runner import Runner
+from engine.compute.models.heads.mtp import QWEN
 from engine.formats.gguf.names import _INNER, NEXT
-from engine.formats.open import open_checkpoint
-from tests.conformance.engine_support import Ours, relative
+from tests.conformance.engine_support import Ours, multi_token, relative
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_models import VOCABULARY
 from tests.conformance.hybrid_models import write_hybrid
@@ -44,12 +40,7 @@ def test_the_layer_is_that_of_transformers(tmp_path: Path, moe: bool) -> None:
     after = layer.forward_layer(0, read[:, -1:], places[:, -1:] + 1, cache, input_ids=text[:, :1])
 
     ours = Ours(tmp_path)
-    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
-    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
-    assert layout is not None
-    source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
-    head = MultiToken(ours.model, source, layout)
-    runner = Runner(head, head.new_store(13), AttentionDispatcher(Numerics()))
+    head, runner = multi_token(tmp_path, ours, QWEN)
     rows, last = ours.row(text[0].tolist(), 0, 0, 30), ours.model.num_layers
     hidden = ours.runner.forward([rows], want_hidden=frozenset({last})).hidden
     features = head.features(hidden)
@@ -78,21 +69,12 @@ def test_a_gguf_file_has_it_as_one_more_layer(tmp_path: Path) -> None:
             own = NEXT.get(inner) or {"post_attention_layernorm": "post_attention_norm"}.get(inner) or _INNER[inner]
             more[f"blk.4.{own}.weight"] = tensor + 1 if name.endswith("norm.weight") or "norm_" in name else tensor
     convert(theirs, file, keys={"block_count": 5, "nextn_predict_layers": 1}, more=more)
-    heads = []
-    for path in (folder, file):
-        checkpoint = open_checkpoint(path, need_tokenizer=False)
-        layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
-        assert layout is QWEN
-        source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
-        heads.append(MultiToken(Ours(path).model, source, layout))
-    features = torch.randn(12, 64)
-    outputs = []
-    for head in heads:
-        runner = Runner(head, head.new_store(3), AttentionDispatcher(Numerics()))
-        outputs.append(runner.forward([SequenceRows(range(3, 15), 0, [1], 12)], hidden_in=features))
+    made = [multi_token(path, Ours(path), QWEN) for path in (folder, file)]
+    rows, features = [SequenceRows(range(3, 15), 0, [1], 12)], torch.randn(12, 64)
+    outputs = [runner.forward(rows, hidden_in=features) for _, runner in made]
     assert torch.equal(outputs[0].hidden[OUTPUT], outputs[1].hidden[OUTPUT])
     assert torch.equal(outputs[0].logits, outputs[1].logits)
-    assert heads[0].target.num_layers == heads[1].target.num_layers == 4
+    assert [head.target.num_layers for head, _ in made] == [4, 4]
 
 
 @torch.inference_mode()
@@ -104,10 +86,7 @@ def test_a_token_table_of_its_own_is_used(tmp_path: Path) -> None:
     for table in (None, tensors["model.embed_tokens.weight"], torch.randn(tensors["model.embed_tokens.weight"].shape)):
         own = {} if table is None else {QWEN.table: table.clone()}
         save_file(tensors | own, file, {"format": "pt"})
-        checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
-        source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
-        head = MultiToken(Ours(tmp_path).model, source, QWEN, checkpoint.has_tensor(QWEN.table))
-        runner = Runner(head, head.new_store(3), AttentionDispatcher(Numerics()))
+        _, runner = multi_token(tmp_path, Ours(tmp_path), QWEN, own_table=table is not None)
         found.append(runner.forward([SequenceRows([5, 6], 0, [1], 2)], hidden_in=torch.ones(2, 64)).logits)
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])

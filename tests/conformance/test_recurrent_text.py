@@ -19,9 +19,8 @@ from engine.cache.groups.base import GRACE
 from engine.cache.groups.state import EVERY, StateGroup
 from engine.cache.offload.saved import SavedChats
 from engine.protocol import Sampling
-from tests.conformance.hybrid_models import SHAPE, write_hybrid
-from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
-from tests.kit.checkpoints import write_tokenizer
+from tests.conformance.hybrid_models import SHAPE, write_hybrid, write_states
+from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS, restarted
 from tests.kit.examples import some
 from tests.kit.hosts import Host
 from tests.kit.pairs import each_value
@@ -186,28 +185,18 @@ def test_snapshots_go_to_host_memory_and_come_back(host: Host) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["16bit", "int8", "kivi"])
 def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: str) -> None:
-    """Asked, answered and saved by one engine; continued by another, which has its pages and its state from files."""
-    switches = VARIANTS[variant].switches
-    saved = SavedChats(tmp_path / "chats", 1 << 30)
-    first = Host(folder, saved=saved)
-    first.set(disk_cache=1.0, **switches)
-    ids = first.ask(PROMPTS[:1], GREEDY, chat="a chat")
-    first.run()
-    assert saved.flush(20)
-    saved.close()
-    longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
-    second = Host(folder, saved=(saved := SavedChats(tmp_path / "chats", 1 << 30)))
-    second.set(disk_cache=1.0, **switches)
-    ids = second.ask([longer], GREEDY, chat="a chat")
-    second.run()
-    assert second.cached[ids[0]] == (len(longer) - 4) // 16 * 16
-    alone = second.ask([longer], GREEDY, prefix_cache=False)
-    second.run()
-    assert second.of(ids) == second.of(alone)
-    second.stepper.cache.forget("a chat")
-    assert saved.flush(20)
-    assert saved.sizes().chats == 0
-    saved.close()
+    """With its pages and its state from files; a chat that is deleted leaves none."""
+    switches, opened = VARIANTS[variant].switches, list[SavedChats]()
+
+    def open_host(saved: SavedChats) -> Host:
+        opened.append(saved)
+        return Host(folder, saved=saved)
+
+    with restarted(open_host, tmp_path / "chats", GREEDY, **switches) as (second, known, cached):
+        assert cached == known // 16 * 16
+        second.stepper.cache.forget("a chat")
+        assert opened[-1].flush(20)
+        assert opened[-1].sizes().chats == 0
 
 
 def test_a_failed_step_harms_no_state(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +225,6 @@ def test_a_failed_step_harms_no_state(host: Host, monkeypatch: pytest.MonkeyPatc
 def test_every_length_of_a_prompt(folder: Path, host: Host, span: range) -> None:
     """Others found one length in 128 to corrupt the state: the text of a prompt that is found in part, after one that
     ends within it, is that of transformers' model."""
-    import transformers
 
     reference = transformers.Qwen3_5ForCausalLM.from_pretrained(folder, dtype=torch.float32)
     fresh(host)
@@ -302,19 +290,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A model whose states are of another kind."""
     (name, own), folder = request.param, tmp_path_factory.mktemp("models") / "other"
-    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
     layers = {} if name == "NemotronH" else {"num_hidden_layers": 6}
-    torch.manual_seed({"OlmoHybrid": 2, "KimiLinear": 1, "Qwen3Next": 1}.get(name, 0))  # else no draft is ever right
-    config = getattr(transformers, f"{name}Config")(**(shape | layers | own))
-    model = getattr(transformers, f"{name}ForCausalLM")(config)
-    with torch.no_grad():
-        for part, parameter in model.named_parameters():
-            if part.endswith(("A_log", "dt_bias")):
-                parameter.uniform_(-3, 0)
-            else:
-                parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
-    model.save_pretrained(folder)
-    write_tokenizer(folder)
+    seed = {"OlmoHybrid": 2, "KimiLinear": 1, "Qwen3Next": 1}.get(name, 0)  # else no draft is ever right
+    write_states(folder, name, seed, **(layers | own))
     # Latents are expanded in 200 MB of their own.
     with Host(folder, memory=300e6 if name == "KimiLinear" else 200e6) as host:
         yield host

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import httpx
 import numpy as np
 import pytest
 import tokenizers
@@ -41,7 +40,7 @@ from tests.conformance.encoder_models import WORDS, write_bert, write_out
 from tests.conformance.gguf_models import VOCABULARY, plain_tokenizer
 from tests.kit.checkpoints import LETTERS
 from tests.kit.hosts import Host
-from tests.kit.servers import TOKEN, Serving
+from tests.kit.servers import Serving
 
 TOKENS = ["<s>", "<pad>", "</s>", "yes", "no", *LETTERS, " ", "\n"]
 SHAPE: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -210,11 +209,7 @@ def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = torch.sigmoid(torch.tensor([logit(model, words, (query, each)) for each in documents]))
     serving = Serving(tmp_path / "tiny")
     try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{serving.server.port}",
-            headers={"Authorization": f"Bearer {TOKEN}"},
-            timeout=300,
-        ) as http:
+        with serving.http() as http:
             body = {"query": query, "documents": documents}
             while (answer := http.post("/v1/rerank", json=body)).status_code == 503:
                 time.sleep(0.01)  # until it is loaded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -60,17 +59,14 @@ class Kept(BaseModel):
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVASIR_HOME", str(tmp_path_factory.mktemp("home")))
-        made = Serving(GUIDE)
-        while made.engine.loaded is None:
-            time.sleep(0.01)
+        made = Serving(GUIDE).loaded()
         yield made
         made.stop()
 
 
 @pytest.fixture(scope="module")
 def api(serving: Serving) -> Iterator[openai.OpenAI]:
-    url = f"http://127.0.0.1:{serving.server.port}/v1"
-    with openai.OpenAI(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as client:
+    with serving.openai() as client:
         yield client
 
 
@@ -134,7 +130,7 @@ def test_plain_completions_and_prompts_of_ids(api: openai.OpenAI) -> None:
 
 
 def test_anthropics_client(serving: Serving) -> None:
-    url = f"http://127.0.0.1:{serving.server.port}"
+    url = serving.url
     form: Any = {"format": {"type": "json_schema", "schema": SCHEMA}}
     with anthropic.Anthropic(base_url=url, api_key=TOKEN, max_retries=0, timeout=300) as client:
         message = client.messages.create(
@@ -145,7 +141,7 @@ def test_anthropics_client(serving: Serving) -> None:
 
 
 def test_ollamas_client(serving: Serving) -> None:
-    url = f"http://127.0.0.1:{serving.server.port}"
+    url = serving.url
     with ollama.Client(url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as client:
         whole = client.chat("kvasir-guide", MESSAGES, format=Kept.model_json_schema(), options={"temperature": 1.0})
         Kept.model_validate_json(whole.message.content or "")
@@ -169,7 +165,7 @@ def test_ollamas_client(serving: Serving) -> None:
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_what_is_refused(serving: Serving, fields: dict[str, Any], param: str, told: str) -> None:
-    url = f"http://127.0.0.1:{serving.server.port}/v1/chat/completions"
+    url = f"{serving.url}/v1/chat/completions"
     body = {"messages": MESSAGES, **fields}
     reply = httpx.post(url, json=body, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)
     assert reply.status_code == 400
@@ -247,14 +243,12 @@ def called(client: EngineClient, temperature: float, **switches: Any) -> list[tu
     return [(call.name, call.arguments) for call in calls.calls]
 
 
-@pytest.mark.slow
 def test_calls_are_the_same_with_speculation_and_without(client: EngineClient) -> None:
     plain = called(client, 1.0, speculation="off", forced_tokens=False)
     assert plain
     assert called(client, 1.0, speculation="draft", draft_length=4) == plain
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("acceptance", ["ratio", "typical"])
 def test_other_tests_of_drafts_keep_to_the_schema(client: EngineClient, acceptance: str) -> None:
     answer(client, 1.0, speculation="draft", acceptance=acceptance)

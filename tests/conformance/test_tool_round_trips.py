@@ -4,7 +4,6 @@ official clients, streamed and not, over the real engine."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -80,16 +79,14 @@ FUNCTIONS: Any = [
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KVASIR_HOME", str(tmp_path_factory.mktemp("home")))
-        made = Serving(bundled_folder() / MODEL)
-        while made.engine.loaded is None:
-            time.sleep(0.01)
+        made = Serving(bundled_folder() / MODEL).loaded()
         yield made
         made.stop()
 
 
 @pytest.fixture(scope="module")
 def url(serving: Serving) -> str:
-    return f"http://127.0.0.1:{serving.server.port}"
+    return serving.url
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from engine.compute.sampling.sampler import by_torch
 from engine.loading.memory import estimate
 from engine.protocol import Sampling, Value
 from tests.conformance.gemma_models import SHAPE as GEMMA4
-from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS
+from tests.conformance.texts import COMMON, PROMPTS, SAMPLINGS, VARIANTS, restarted
 from tests.kit.checkpoints import EOS, write_llama, write_tokenizer
 from tests.kit.examples import some
 from tests.kit.hosts import Host
@@ -168,7 +169,6 @@ def test_texts_that_part_at_every_page(host: Windowed) -> None:
         assert sum(found) < sum(len(prompt) - 3 for prompt in prompts)
 
 
-@pytest.mark.slow
 def test_a_chat_goes_on_from_the_end_of_its_last_turn(host: Windowed) -> None:
     expected = host.expected(PROMPTS[:1], SEEDED)
     assert host.texts(PROMPTS[:1], SEEDED) == expected
@@ -229,7 +229,6 @@ def test_kinds_and_policies(host: Windowed, variant: str) -> None:
     host.set(kv_kind="16bit", page_policy="keep_all")
 
 
-@pytest.mark.slow
 def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
     host.set(window_pages=False)
     plain = host.stepper.model.stores[0]
@@ -246,7 +245,6 @@ def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
     assert host.stepper.page_counts.share == pytest.approx(used / fit.kv, rel=0.2 if host.slots else 0.01)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma3", pytest.param("gpt-oss", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "switches",
@@ -256,27 +254,12 @@ def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
 def test_a_chat_goes_on_after_a_restart(
     folders: dict[str, Path], tmp_path: Path, name: str, switches: dict[str, Value]
 ) -> None:
-    """Asked, answered and saved by one engine; continued by another from files that hold windows and recent tokens."""
-    saved = SavedChats(tmp_path / "chats", 1 << 30)
-    first = Windowed(folders[name], None, saved)
-    first.set(disk_cache=1.0, **switches)
-    ids = first.ask(PROMPTS[:1], SEEDED, chat="a chat")
-    first.run()
-    assert saved.flush(20)
-    saved.close()
-    longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
-    second = Windowed(folders[name], None, saved := SavedChats(tmp_path / "chats", 1 << 30))
-    second.set(disk_cache=1.0, **switches)
-    ids = second.ask([longer], SEEDED, chat="a chat")
-    second.run()
-    assert second.cached[ids[0]] == (len(longer) - 4) // 16 * 16
-    alone = second.ask([longer], SEEDED, prefix_cache=False)
-    second.run()
-    assert second.of(ids) == second.of(alone)
-    saved.close()
+    """From files that hold windows and recent tokens."""
+    open_host = partial(Windowed, folders[name], None)
+    with restarted(open_host, tmp_path / "chats", SEEDED, **switches) as (_, known, cached):
+        assert cached == known // 16 * 16
 
 
-@pytest.mark.slow
 def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
     """The draft has a window too, and keeps all of its own pages."""
     host = Host(folders["gemma3"], draft=str(folders["gemma3"]))
@@ -290,7 +273,6 @@ def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
     assert "draft" in host.sources(ids)
 
 
-@pytest.mark.slow
 def test_a_model_without_windows_has_no_such_switch(tmp_path: Path) -> None:
     write_llama(tmp_path / "llama")
     host = Host(tmp_path / "llama")
@@ -323,7 +305,6 @@ class Device:
         return Drawn(torch.tensor([token or 0 for token in found]), found)
 
 
-@pytest.mark.slow
 def test_steps_launched_ahead(folders: dict[str, Path]) -> None:
     host, device = Windowed(folders["gemma3"], FEW), Device()
     expected = host.expected(PROMPTS[:2], SEEDED)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from engine.cache.offload.saved import SavedChats
 from engine.protocol import Sampling, Value
 from tests.kit.checkpoints import EOS
+from tests.kit.hosts import Host
 from tests.kit.listener import Answer
 
 
@@ -54,6 +59,32 @@ def cases(*often: str, by: tuple[str, ...] = (), of: tuple[str, ...] = tuple(VAR
 def prompts(count: int) -> list[list[int]]:
     """Of 9 tokens, 14, 19, ..."""
     return [[(7 * i + 11 * b + (i * i) // 5) % EOS for i in range(9 + 5 * b)] for b in range(count)]
+
+
+@contextmanager
+def restarted(
+    open_host: Callable[[SavedChats], Host], folder: Path, sampling: Sampling, **switches: Value
+) -> Iterator[tuple[Host, int, int]]:
+    """A chat that is asked, answered and saved by one engine, and goes on in another, from files: the second engine,
+    how many tokens are known when it goes on, and how many of these came from the files. What it says is proven to be
+    what it says without any cache."""
+    first = open_host(saved := SavedChats(folder, 1 << 30))
+    first.set(disk_cache=1.0, **switches)
+    ids = first.ask(PROMPTS[:1], sampling, chat="a chat")
+    first.run()
+    assert saved.flush(20)
+    saved.close()
+    longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
+    second = open_host(saved := SavedChats(folder, 1 << 30))
+    second.set(disk_cache=1.0, **switches)
+    ids = second.ask([longer], sampling, chat="a chat")
+    second.run()
+    cached = second.cached[ids[0]]
+    alone = second.ask([longer], sampling, prefix_cache=False)
+    second.run()
+    assert second.of(ids) == second.of(alone)
+    yield second, len(longer) - 4, cached
+    saved.close()
 
 
 def same(a: list[Answer], b: list[Answer]) -> bool:

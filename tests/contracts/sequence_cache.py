@@ -16,7 +16,8 @@ from engine.decoding.scheduling.plan import Limits
 from tests.contracts.registration import Contract
 from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt
 
-SEEDS, MORE_SEEDS = 8, 40
+ALWAYS, SEEDS, MORE_SEEDS = 2, 8, 40
+"""Histories of `make test` where nothing has changed (tests/kit/content.py), where something has, and of all."""
 
 
 class Fault(NamedTuple):
@@ -25,15 +26,17 @@ class Fault(NamedTuple):
     wrong: Any
 
 
+def _mark_of(seed: int) -> pytest.MarkDecorator | tuple[()]:
+    return pytest.mark.always if seed < ALWAYS else pytest.mark.long if seed >= SEEDS else ()
+
+
 class SequenceCacheContract(Contract):
     kind: ClassVar[str]
     tight: ClassVar[Mapping[str, Any]]
     """Options of a `House` whose memory for this kind a prompt does not fit in at once."""
     cases: ClassVar[Mapping[str, Mapping[str, Fault]]]
 
-    @pytest.mark.parametrize(
-        "seed", [pytest.param(seed, marks=pytest.mark.long if seed >= SEEDS else ()) for seed in range(MORE_SEEDS)]
-    )
+    @pytest.mark.parametrize("seed", [pytest.param(seed, marks=_mark_of(seed)) for seed in range(MORE_SEEDS)])
     def test_any_history_leaves_everybody_their_own(self, seed: int) -> None:
         Fuzz(seed, self.kind).play(150)
 
@@ -44,6 +47,7 @@ class SequenceCacheContract(Contract):
         for seed in range(20):
             Fuzz(1000 * (part + 1) + seed, self.kind).play(500)
 
+    @pytest.mark.always
     @pytest.mark.parametrize("chunked", [True, False])
     def test_more_rows_than_there_is_room_for_at_once(self, chunked: bool) -> None:
         house = House(80, limits=Limits(4096, chunked), **self.tight)

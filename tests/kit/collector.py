@@ -48,13 +48,3 @@ def pytest_unconfigure() -> None:
 def _older_objects() -> None:
     """Imports, the suite's cases, and what fixtures of the whole run have made."""
     _keep()
-
-
-@pytest.fixture
-def whole_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The collector as the program has it: for tests of what a load freezes and a model that goes leaves behind."""
-    monkeypatch.setattr(gc, "freeze", _freeze)
-    monkeypatch.setattr(gc, "unfreeze", _unfreeze)
-    yield
-    _unfreeze()
-    _keep()

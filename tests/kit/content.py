@@ -1,4 +1,5 @@
-"""Cases that `make test` runs only where what they test has changed since they last passed: those of kernels.
+"""Cases that `make test` runs only where what they test has changed since they last passed: those of kernels, and long
+histories, simulations and laws of fixed seeds.
 
 ``pytestmark = pytest.mark.content("engine/compute/models/families")`` says so of a file's cases. They test that file,
 the files and folders named, and all that these import, however indirectly, with the versions of what is imported from
@@ -7,12 +8,13 @@ elsewhere. A hash of it stands in tests/kernels.json, written by
     python -m tests.kit.content
 
 which runs the files whose hash is another one and records those that pass. While the hash is the recorded one, `make
-test` skips those of its cases that are not marked ``always``; every kernel has one that is. With ``always("kind")`` it
-is the first case of a function for each value of that argument. Without ``-m "not long"`` nothing is skipped, as in
-`make test-all`.
+test` skips those of its cases that are not marked ``always``; every kernel has one that is, and so has every file. With
+``always("kind")`` it is the first case of a function for each value of that argument. Without ``-m "not long"`` nothing
+is skipped, as in `make test-all`.
 
 Only files of the repository and installed versions decide. Where a file has no record, or one byte or version differs,
-all its cases run. The processor is no part of the hash, so cases that run native code must not be marked.
+all its cases run. The processor is no part of the hash, so cases that run native code must not be marked, nor those
+of Hypothesis, which tries other examples each time.
 
 Cases are skipped, not deselected: workers of pytest-xdist report what they skip and not what they deselect, and what a
 run leaves out has to be told at its end.
@@ -34,7 +36,7 @@ from typing import Any
 
 import pytest
 
-REASON = "kernels unchanged since they last passed"
+REASON = "unchanged since they last passed"
 RECORD = "tests/kernels.json"
 NAMES = ("engine/catalogue/", "engine/protocol/")
 """Floors that are left out where only imports lead there: they name switches and messages, and compute nothing."""
@@ -110,8 +112,8 @@ class Content:
             yield from self._tests.get(name[0], ())
 
 
-def _statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """And what holds statements: imports are nowhere else."""
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """And what holds statements: imports and definitions are nowhere else."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         yield (node := waiting.pop())
@@ -124,7 +126,7 @@ def imports(source: bytes) -> set[tuple[str, ...]]:
     """The dotted names that a Python source imports anywhere, ``from a import b`` as a.b; none of a broken one."""
     found: set[tuple[str, ...]] = set()
     try:
-        nodes = list(_statements(ast.parse(source)))
+        nodes = list(statements(ast.parse(source)))
     except (SyntaxError, ValueError):
         return found
     for node in nodes:
@@ -239,7 +241,7 @@ class Recorder:
 def marked_files(root: Path) -> list[Path]:
     """Test files with the mark."""
     files = sorted(path for path in (root / "tests").rglob("*.py") if path.parent.name != "kit")
-    return [path for path in files if "pytest.mark.content(" in path.read_text("utf-8")]
+    return [path for path in files if "pytest.mark.content" in path.read_text("utf-8")]
 
 
 def main(files: list[str]) -> int:

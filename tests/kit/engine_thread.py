@@ -20,7 +20,7 @@ from functools import partial
 from typing import IO, Any
 from weakref import WeakValueDictionary
 
-from tests.kit import fake_engine
+from tests.kit import fake_engine, forked
 
 PROCESS = [sys.executable, "-m", "tests.kit.fake_engine"]
 """The command of the fake engine as a process, from the repository's root."""
@@ -96,7 +96,7 @@ def _pipe() -> tuple[IO[bytes], IO[bytes]]:
 def popen(command: Sequence[str], **options: Any) -> EngineThread | subprocess.Popen:
     """A thread for :data:`THREAD`, a process for all other commands."""
     if command[:1] != THREAD:
-        return subprocess.Popen(command, **options)
+        return forked.popen(command, **options)
     return EngineThread(command[1:], options["env"] or dict(os.environ))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
-import urllib.request
+import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
-from websockets.sync.client import ClientConnection
+import httpx
+import openai
+import uvicorn.server
+from websockets.sync.client import ClientConnection, connect
 
 from engine import protocol as p
 from engine.doors.serve import Server, open_socket
@@ -19,6 +24,14 @@ from engine.services.probes import MachineProbes
 from tests.engine.doors.network.fake import FakeProbes
 
 TOKEN = "a token of this test"
+
+
+async def _nap(seconds: float) -> None:
+    """A tenth of what uvicorn sleeps before it looks whether it is to stop, and once more after: most tests' time."""
+    await asyncio.sleep(seconds / 10)
+
+
+uvicorn.server.asyncio = SimpleNamespace(**{**vars(asyncio), "sleep": _nap})  # type: ignore[assignment]
 
 
 class Client:
@@ -52,8 +65,37 @@ class KeepingProbes(FakeProbes):
         return MachineProbes.recorder(loaded, bandwidth)
 
 
-class Serving:
-    """A server in a thread, with an engine that loads the model of a folder, and ``adapters`` of it by name."""
+class ServerThread:
+    """A server in a thread, and clients of it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        ready = threading.Event()
+        self.thread = threading.Thread(target=server.run, args=(ready.set,))
+        self.thread.start()
+        assert ready.wait(300)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def http(self) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)
+
+    def openai(self) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=TOKEN, max_retries=0, timeout=300)
+
+    def connect(self, **options: Any) -> ClientConnection:
+        return connect(f"ws://127.0.0.1:{self.server.port}/ws", max_size=p.MAX_FRAME, compression=None, **options)
+
+    def stop(self) -> None:
+        self.server.stop()
+        self.thread.join(300)
+        assert not self.thread.is_alive()
+
+
+class Serving(ServerThread):
+    """A server with an engine that loads the model of a folder, and ``adapters`` of it by name."""
 
     def __init__(
         self, folder: Path, adapters: Mapping[str, str] = {}, dtype: Literal["auto", "float32"] = "float32"
@@ -64,13 +106,16 @@ class Serving:
             self.engine = Engine(emit, "cpu")
             return self.engine
 
-        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, make, KeepingProbes())
+        server = Server(open_socket("127.0.0.1", 0), TOKEN, make, KeepingProbes())
         options = p.LoadOptions(device="cpu", dtype=dtype, memory=400e6)
-        self.server.load(str(folder), "", options, needed=bool(adapters), adapters=adapters)
-        ready = threading.Event()
-        self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
-        self.thread.start()
-        assert ready.wait(300)
+        server.load(str(folder), "", options, needed=bool(adapters), adapters=adapters)
+        super().__init__(server)
+
+    def loaded(self) -> Serving:
+        """Itself, once the model is there."""
+        while self.engine.loaded is None:
+            time.sleep(0.01)
+        return self
 
     def value(self, key: str) -> p.Value:
         return next(spec.value for spec in self.engine.catalogue_state() if spec.key == key)
@@ -79,14 +124,6 @@ class Serving:
         obeyed = threading.Event()  # an answer's end is told before the step that ended it is counted
         self.engine.submit(Inspect("page", lambda view: obeyed.set()))
         assert obeyed.wait(300)
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{self.server.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
-        )
-        with urllib.request.urlopen(request, timeout=300) as reply:
-            text = reply.read().decode()
+        with self.http() as http:
+            text = http.get("/metrics").raise_for_status().text
         return {name: float(value) for name, value in re.findall(r"^kvasir_(\S+) (\S+)$", text, re.MULTILINE)}
-
-    def stop(self) -> None:
-        self.server.stop()
-        self.thread.join(300)
-        assert not self.thread.is_alive()

@@ -1,4 +1,4 @@
-"""What is skipped while a kernel is unchanged, what selects it again, and that it is told."""
+"""What is skipped while its sources are unchanged, what selects it again, and that it is told."""
 
 from __future__ import annotations
 

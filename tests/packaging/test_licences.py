@@ -84,6 +84,7 @@ def test_thing_without_a_text_stops_the_build(program: Path, monkeypatch: pytest
         licences.collect(program, PYTHON)
 
 
+@pytest.mark.slow
 def test_binary_that_nobody_brought_stops_the_build(tmp_path: Path) -> None:
     other = linux_standin.program(tmp_path)
     shutil.copy(linux_standin.TRUE, other / "_internal" / "unheard-of")
@@ -91,6 +92,7 @@ def test_binary_that_nobody_brought_stops_the_build(tmp_path: Path) -> None:
         licences.collect(other, PYTHON)
 
 
+@pytest.mark.slow
 def test_library_under_the_gpl_alone_stops_the_build(tmp_path: Path) -> None:
     library = Path("/usr/lib/x86_64-linux-gnu/libreadline.so.8")
     if not library.exists() or not system_licences.package_of(library.name):

@@ -406,7 +406,6 @@ def test_other_names_are_refused(device: str) -> None:
         msgspec.convert({"device": device}, LoadOptions)
 
 
-@pytest.mark.slow
 def test_a_model_s_device_is_the_current_one_of_the_thread_that_loads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are launched on the current device, wherever their tensors are."""
     made: list[torch.device] = []

@@ -27,7 +27,6 @@ def test_tensors_of_a_slab_stand_side_by_side() -> None:
     assert slabs.empty((0, 4), torch.float32).shape == (0, 4)
 
 
-@pytest.mark.slow
 def test_a_slab_goes_with_its_last_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 

@@ -63,19 +63,20 @@ class Arena:
     def import_pages(self, pages: Sequence[int], data: torch.Tensor) -> None:
         self.slots[list(pages)] = data.numpy().view(np.int64)
 
-    def write(self, pages: Sequence[int], first: int, values: Sequence[int]) -> None:
-        for place, value in enumerate(values, first):
-            assert pages[place // PAGE_SIZE] > 0, "a row is written to nobody's page"
-            self.slots[pages[place // PAGE_SIZE], place % PAGE_SIZE] = value
+    def write(self, pages: Sequence[int], first: int, values: np.ndarray) -> None:
+        if len(values):
+            places = np.arange(first, first + len(values))
+            table = np.array(pages)[places // PAGE_SIZE]
+            assert table.all(), "a row is written to nobody's page"
+            self.slots[table, places % PAGE_SIZE] = values
 
-    def expect(self, pages: Sequence[int], places: Sequence[int], digests: Sequence[int]) -> None:
+    def expect(self, pages: Sequence[int], places: np.ndarray, digests: np.ndarray) -> None:
         """Prove that these places of a text are what they should be."""
-        if places:
-            index = np.array(places)
-            table = np.array(pages)[index // PAGE_SIZE]
+        if len(places):
+            table = np.array(pages)[places // PAGE_SIZE]
             assert table.all(), "a row reads a page that was given up"
-            found = self.slots[table, index % PAGE_SIZE]
-            assert (found == np.array(digests)[index]).all(), "pages hold another text"
+            found = self.slots[table, places % PAGE_SIZE]
+            assert (found == digests[places]).all(), "pages hold another text"
 
 
 @dataclass(eq=False)
@@ -99,7 +100,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.tokens)
-        self.digests: list[int] = []
+        self._digests, self._digested = np.empty(self.reach + 1, dtype=np.int64), 0
 
     @property
     def owner(self) -> tuple[str, int]:
@@ -125,22 +126,23 @@ class Asked:
     def max_draft_tokens(self) -> int:
         return max(0, self.reach - self.known - 1)
 
-    def digest(self) -> list[int]:
-        """Of each token that is known, with all before it."""
-        while len(self.digests) < self.known:
-            at = len(self.digests)
+    def digest(self) -> np.ndarray:
+        """[known] Of each token that is known, with all before it."""
+        for at in range(self._digested, self.known):
             sparse = SPARSE if isinstance(self.policy, QuestPolicy) and at >= self.prompt_length else 0
-            before = self.digests[-1] if at else (self.namespace or 0)
-            self.digests.append(hash((before, self.tokens[at], sparse)))
-        return self.digests
+            before = int(self._digests[at - 1]) if at else (self.namespace or 0)
+            self._digests[at] = hash((before, self.tokens[at], sparse))
+        self._digested = self.known
+        return self._digests[: self.known]
 
     def next_token(self) -> int:
-        return hash((self.digest()[-1], self.answer % 2)) % self.alphabet
+        return hash((int(self.digest()[-1]), self.answer % 2)) % self.alphabet
 
-    def seen(self) -> list[int]:
+    def seen(self) -> np.ndarray:
         """Places before the step's rows that rows from the first of them on may read."""
         first, stop = self.cache.dead_pages
-        return [i for i in range(self.num_computed) if not first <= i // PAGE_SIZE < stop]
+        places = np.arange(self.num_computed)
+        return places if first >= stop else places[(places < first * PAGE_SIZE) | (places >= stop * PAGE_SIZE)]
 
 
 class House:
@@ -246,37 +248,38 @@ class House:
             first, stop = asked.num_computed + 1 - self.window, asked.num_computed
             if self.residual:  # packed tokens are read in groups
                 first, stop = first // CHANNEL_GROUP * CHANNEL_GROUP, packed_until(stop - 1, self.residual)
-            near = [i for i in seen if first <= i < stop]
+            near = seen[(seen >= first) & (seen < stop)]
             self.windowed.expect(asked.cache.more_pages[-1], near, digests)
         if self.fresh is not None:
             packed = packed_until(asked.num_computed - 1, self.residual)
-            self.fresh.expect(asked.cache.newest_pages, [i for i in seen if i >= packed], digests)
-            seen = [i for i in seen if i < packed]
+            self.fresh.expect(asked.cache.newest_pages, seen[seen >= packed], digests)
+            seen = seen[seen < packed]
         self.target.expect(asked.pages, seen, digests)
-        self.draft.expect(asked.pages, range(asked.cache.drafts.model), digests)
+        self.draft.expect(asked.pages, np.arange(asked.cache.drafts.model), digests)
 
     def _write(self, asked: Asked, rows: int, drafts: int) -> None:
         digests, start = asked.digest(), asked.num_computed
         stop = start + rows
         asked.computed_rows += rows
-        wrong = [-1] * drafts
+        wrong = np.full(drafts, -1)
+        values = np.append(digests[start:stop], wrong)
         if self.fresh is None:
-            self.target.write(asked.pages, start, [*digests[start:stop], *wrong])
+            self.target.write(asked.pages, start, values)
             if self.windowed is not None:
-                self.windowed.write(asked.cache.more_pages[-1], start, [*digests[start:stop], *wrong])
+                self.windowed.write(asked.cache.more_pages[-1], start, values)
         else:
-            self.fresh.write(asked.cache.newest_pages, start, [*digests[start:stop], *wrong])
+            self.fresh.write(asked.cache.newest_pages, start, values)
             packed = to_pack(start, rows + drafts, self.residual)
-            self.fresh.expect(asked.cache.newest_pages, packed, digests)
+            self.fresh.expect(asked.cache.newest_pages, np.arange(packed.start, packed.stop), digests)
             self.target.write(asked.pages, packed.start, digests[packed.start : packed.stop])
             table = asked.cache.more_pages[-1]
             for at in packed if self.windowed is not None else ():
                 if table[at // PAGE_SIZE]:  # else no window sees it any more
-                    self.windowed.write(table, at, [digests[at]])  # type: ignore[union-attr]
+                    self.windowed.write(table, at, digests[at : at + 1])  # type: ignore[union-attr]
         self._move_on(asked, asked.cache.runs(drafts), start)
         if asked.drafting:
             start = asked.cache.drafts.model
-            self.draft.write(asked.pages, start, [*digests[start:stop], *wrong])
+            self.draft.write(asked.pages, start, np.append(digests[start:stop], wrong))
             asked.cache.drafts = DraftKVLengths(stop)
 
     def _advance(self, asked: Asked, rows: int, last: bool, drafts: int) -> int:
@@ -289,9 +292,9 @@ class House:
         for at in range(start, start + accepted):  # the drafts were right after all
             asked.tokens.append(asked.next_token())
             arena = self.target if self.fresh is None else self.fresh
-            arena.write(asked.cache.newest_pages, at, [asked.digest()[at]])
+            arena.write(asked.cache.newest_pages, at, asked.digest()[at : at + 1])
             if self.windowed is not None and self.fresh is None:
-                self.windowed.write(asked.cache.more_pages[-1], at, [asked.digest()[at]])
+                self.windowed.write(asked.cache.more_pages[-1], at, asked.digest()[at : at + 1])
         asked.cache.advance(accepted)
         asked.tokens.append(asked.next_token())
         return start

@@ -14,6 +14,7 @@ from engine.cache.slots import WindowSlots, first_seen
 from tests.contracts.sequence_cache import Fault, SequenceCacheContract
 from tests.engine.cache.sequences_support import Asked, House, prompt, run
 
+pytestmark = pytest.mark.content
 longest, keep = StatePart.longest, StateSnapshots.keep
 
 
@@ -65,6 +66,7 @@ class TestAllAtOnce(SequenceCacheContract):
     }
 
 
+@pytest.mark.always
 def test_a_text_goes_on_where_a_state_and_recent_tokens_are_kept() -> None:
     """Near the end of a prompt, at the end of an answer, and where two texts parted."""
     house = House(80, residual=64, recent_pages=60, states=40)
@@ -76,6 +78,7 @@ def test_a_text_goes_on_where_a_state_and_recent_tokens_are_kept() -> None:
         assert again.prompt_length + 3 - again.computed_rows == found
 
 
+@pytest.mark.always
 def test_a_text_goes_on_after_the_last_state_whose_window_is_there() -> None:
     """Both are kept near the end of a prompt; without the window's slots, or the state, all is read again."""
     for lost in ("nothing", "windows", "states"):

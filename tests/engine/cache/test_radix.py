@@ -116,7 +116,6 @@ def test_what_is_locked_is_never_evicted() -> None:
     assert library.tree.evict(100) == 3
 
 
-@pytest.mark.slow
 def test_a_deep_tree_goes_without_recursion(request: pytest.FixtureRequest) -> None:
     """Every chunk of a prompt becomes a node of its own."""
     request.addfinalizer(partial(sys.setrecursionlimit, sys.getrecursionlimit()))

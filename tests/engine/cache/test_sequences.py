@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from engine.cache.groups import residual
@@ -23,6 +24,7 @@ from tests.engine.cache.sequences_support import Asked, Fuzz, House, prompt, run
 # --- single cases ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.always
 def test_the_second_to_ask_computes_only_what_differs() -> None:
     house = House(40)
     house.add(Asked(0, 0, prompt((1, 70)), 4))
@@ -44,7 +46,7 @@ def test_what_the_draft_has_read_of_a_found_beginning_is_known(drafting: bool) -
         second.cache.open()
         second.cache.restore()
         assert (second.num_computed, second.cache.drafts.model) == (40, 40 if drafting else 0)
-        house.draft.expect(second.pages, range(second.cache.drafts.model), second.digest())
+        house.draft.expect(second.pages, np.arange(second.cache.drafts.model), second.digest())
         second.cache.close()
     house.cancel(first)
     house.tree.evict(1 << 30)
@@ -53,7 +55,7 @@ def test_what_the_draft_has_read_of_a_found_beginning_is_known(drafting: bool) -
     assert third.num_computed == 0
     third.cache.restore()
     assert (third.num_computed, third.cache.drafts.model) == (64, 64 if drafting else 0)
-    house.draft.expect(third.pages, range(third.cache.drafts.model), third.digest())
+    house.draft.expect(third.pages, np.arange(third.cache.drafts.model), third.digest())
     third.cache.close()
     house.drain()
 
@@ -204,6 +206,7 @@ def nothing_locked(self: SequenceCache) -> None:
 root, keep = PrefixTree._root, StateSnapshots.keep
 
 
+@pytest.mark.content
 class TestPages(SequenceCacheContract):
     kind, tight = "pages", {}
     cases: ClassVar = {
@@ -215,6 +218,7 @@ class TestPages(SequenceCacheContract):
     }
 
 
+@pytest.mark.content
 class TestRecent(SequenceCacheContract):
     kind, tight = "recent", {"residual": 64, "recent_pages": 14}
     cases: ClassVar = {
@@ -233,6 +237,7 @@ def draft_moves_on(self: StatePart, cache: SequenceCache, drafts: int) -> tuple[
 runs = StatePart.runs
 
 
+@pytest.mark.content
 class TestStates(SequenceCacheContract):
     kind, tight = "states", {"states": 8}
     cases: ClassVar = {
@@ -245,6 +250,7 @@ class TestStates(SequenceCacheContract):
     }
 
 
+@pytest.mark.content
 @pytest.mark.parametrize(("kind", "seed"), [("recent", 2010), ("recent, windows, states", 7014)])
 def test_histories_in_which_packed_pages_were_found_that_were_not_there(kind: str, seed: int) -> None:
     Fuzz(seed, kind).play(500)

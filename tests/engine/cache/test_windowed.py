@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def taken_as_filled(self: WindowPart, cache: SequenceCache, before: int) -> bool
 filled = WindowPart.filled
 
 
+@pytest.mark.content
 class TestWindows(SequenceCacheContract):
     kind, tight = "windows", {"window": 40, "slots": 8}
     cases: ClassVar = {
@@ -41,6 +43,7 @@ class TestWindows(SequenceCacheContract):
 # --- single cases ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.always
 def test_an_answer_holds_its_window_and_no_more() -> None:
     house = House(60, window=40, slots=30, limits=Limits(32))
     asked = house.add(Asked(0, 0, prompt((1, 200)), 100, namespace=None))

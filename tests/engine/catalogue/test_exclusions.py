@@ -82,6 +82,7 @@ def test_a_draft_method_is_refused_without_a_kv_cache() -> None:
     assert catalogue.idle(entry.key, {keys.KV_CACHE: False})
 
 
+@pytest.mark.slow
 def test_switches_are_named_in_one_file() -> None:
     names = set(catalogue.BY_KEY)
     found: dict[str, set[str]] = {}

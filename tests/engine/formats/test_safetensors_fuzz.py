@@ -70,7 +70,6 @@ def fuzz(folder: Path, method: str, count: int, seed: int) -> None:
     assert 0 < loaded < count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_changed_folders(method: str, tmp_path: Path) -> None:
     fuzz(tmp_path, method, 150, seed=5)
@@ -93,7 +92,6 @@ ENTRIES = st.fixed_dictionaries({"dtype": st.sampled_from(sorted(DTYPES)) | JSON
     "data_offsets": st.lists(st.integers(-1, 1 << 40), min_size=2, max_size=2) | JSON})  # fmt: skip
 
 
-@pytest.mark.slow
 @examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(NAMES, ENTRIES | JSON, max_size=5), st.binary(max_size=64))
 def test_made_up_headers(tmp_path: Path, header: dict[str, Any], body: bytes) -> None:

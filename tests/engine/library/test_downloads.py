@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
@@ -41,6 +42,15 @@ def run(*wanted: tuple[str, str], rate: float = 0.0) -> list[Download]:
         working.start(downloads.add(*chosen(name, variant)))
     working.finish()
     return told
+
+
+def finish(job: Any) -> Download:
+    """What was told last of a job that came to its end."""
+    told: list[Download] = []
+    working = downloads.Downloads(told.append)
+    working.start(job)
+    working.finish()
+    return told[-1]
 
 
 def content(hub: Hub, name: str, folder: Path) -> None:
@@ -121,14 +131,11 @@ def test_a_wrong_bit_is_noticed_and_nothing_is_offered(hub: Hub) -> None:
 def test_a_hub_that_fails_costs_nothing_of_what_is_here(hub: Hub, fault: str) -> None:
     found, variant = chosen("some/model-GGUF", "Q4_K_M")
     job = downloads.add(found, variant)
-    told: list[Download] = []
     hub.cuts = [1 << 30, 100_000, 0, 0, 0]
-    working = downloads.Downloads(told.append)
-    working.start(job)
-    working.finish()
-    assert told[-1].state == "failed"
-    assert "cannot be reached" in told[-1].sentence
-    assert told[-1].done == 150_000
+    last = finish(job)
+    assert last.state == "failed"
+    assert "cannot be reached" in last.sentence
+    assert last.done == 150_000
     hub.cuts = []
     if fault == "errors":
         hub.statuses = [503, 429]
@@ -136,19 +143,15 @@ def test_a_hub_that_fails_costs_nothing_of_what_is_here(hub: Hub, fault: str) ->
         hub.page = b"<html>Please log in.</html>"
     else:
         kept = hub.repositories.pop("some/model-GGUF")
-    working = downloads.Downloads(told.append)
-    working.start(job)
-    working.finish()
+    last = finish(job)
     if fault != "errors":
-        assert told[-1].state == "failed"
+        assert last.state == "failed"
         hub.page = b""
         if fault == "gone":
-            assert "does not give model-Q4_K_M.gguf (HTTP 404" in told[-1].sentence
+            assert "does not give model-Q4_K_M.gguf (HTTP 404" in last.sentence
             hub.repositories["some/model-GGUF"] = kept
-        working = downloads.Downloads(told.append)
-        working.start(job)
-        working.finish()
-    assert told[-1].state == "done"
+        last = finish(job)
+    assert last.state == "done"
     assert sum(hub.sent.values()) == variant.bytes
 
 
@@ -174,12 +177,9 @@ def test_a_token_that_is_taken_back_in_the_middle(hub: Hub) -> None:
     keys.write(library.server(), "hf_good")
     job = downloads.add(*chosen("closed/model"))
     hub.tokens = set()
-    told: list[Download] = []
-    working = downloads.Downloads(told.append)
-    working.start(job)
-    working.finish()
-    assert told[-1].state == "failed"
-    assert "is not given to your account" in told[-1].sentence
+    last = finish(job)
+    assert last.state == "failed"
+    assert "is not given to your account" in last.sentence
 
 
 def until(holds: Callable[[], object]) -> None:
@@ -287,12 +287,9 @@ def test_a_store_behind_a_link(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_page_in_place_of_a_file_is_no_beginning_of_it(hub: Hub) -> None:
     job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
     hub.page = b"<html>Please log in to this network.</html>"
-    told: list[Download] = []
-    working = downloads.Downloads(told.append)
-    working.start(job)
-    working.finish()
-    assert "bytes that are not of" in told[-1].sentence
-    assert told[-1].done == 0
+    last = finish(job)
+    assert "bytes that are not of" in last.sentence
+    assert last.done == 0
     hub.page = b""
     run(("some/model-GGUF", "Q4_K_M"))
     assert sum(hub.sent.values()) == job.total
@@ -301,11 +298,8 @@ def test_a_page_in_place_of_a_file_is_no_beginning_of_it(hub: Hub) -> None:
 def test_nothing_is_fetched_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
     monkeypatch.setattr(constants, "is_offline_mode", lambda: True)
-    told: list[Download] = []
-    working = downloads.Downloads(told.append)
-    working.start(job)
-    working.finish()
-    assert "HF_HUB_OFFLINE" in told[-1].sentence
+    last = finish(job)
+    assert "HF_HUB_OFFLINE" in last.sentence
     assert hub.sent == {}
 
 
@@ -399,9 +393,6 @@ def test_a_download_that_is_started_while_it_is_cancelled_is_kept(hub: Hub, monk
         return changing()
 
     monkeypatch.setattr(store, "changing", cancelled_first)
-    told: list[Download] = []
-    working = downloads.Downloads(told.append)
-    working.start(job)
-    working.finish()
-    assert told[-1].sentence == "The download of some/model was cancelled meanwhile. Download it again."
+    last = finish(job)
+    assert last.sentence == "The download of some/model was cancelled meanwhile. Download it again."
     assert downloads.queue() == []

@@ -27,6 +27,7 @@ from tests.engine.library.library_support import (
     split_model,
     told,
 )
+from tests.kit import forked
 
 
 def unfinished() -> list[str]:
@@ -214,18 +215,9 @@ def test_a_move_in_that_is_broken_off_is_no_model_and_can_be_done_again(
 @pytest.mark.slow
 def test_two_processes_import_the_same(tmp_path: Path) -> None:
     folder = sharded_model(tmp_path / "mine")
-    command = [
-        sys.executable,
-        "-m",
-        "engine.doors.cli.main",
-        "models",
-        "import",
-        "--copy",
-        "--name",
-        "me/it",
-        str(folder),
-    ]
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = ["models", "import", "--copy", "--name", "me/it", str(folder)]
+    command = [sys.executable, "-m", "engine.doors.cli.main", *told]
+    both = [forked.popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     ends = [(process.communicate(timeout=300)[1], process.returncode) for process in both]
     assert sorted(code for _, code in ends) == [0, 1], ends
     (sentence,) = (said for said, code in ends if code)

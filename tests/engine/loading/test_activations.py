@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,6 @@ from tests.kit.hosts import load
 from tests.kit.listener import Listener
 
 needs_native = pytest.mark.skipif(library.find().library is None, reason="no activation is quantised without it")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def heard() -> Iterator[Listener]:
-    torch.set_num_threads(1)
-    return Listener()
 
 
 def spec(heard: Listener) -> OptionSpec:
@@ -63,7 +50,6 @@ def test_the_text_is_shorter_for_larger_models_and_within_their_context() -> Non
     assert length_for(1e6, 128) == 128
 
 
-@pytest.mark.slow
 @needs_native
 def test_the_bundled_model_keeps_8_bits_and_is_measured_once(
     heard: Listener, home: Path, monkeypatch: pytest.MonkeyPatch
@@ -117,7 +103,6 @@ def spec_share(heard: Listener) -> float:
     return int(found[1]) / 100
 
 
-@pytest.mark.slow
 @needs_native
 def test_what_8_bits_cost_too_much_has_16_unless_the_person_chose(
     heard: Listener, monkeypatch: pytest.MonkeyPatch
@@ -134,14 +119,12 @@ def test_what_8_bits_cost_too_much_has_16_unless_the_person_chose(
     assert spec(heard).found.short, "the figure is there whatever was chosen"
 
 
-@pytest.mark.slow
 def test_where_nothing_is_quantised_nothing_is_measured(heard: Listener, home: Path) -> None:
     engine = load(heard, bundled_model().path, dtype="float32", memory=None, context=256)
     assert (bits(engine), spec(heard).found.short) == (32, "")
     assert not (home / "data" / "activations.json").exists()
 
 
-@pytest.mark.slow
 @needs_native
 def test_a_load_goes_on_where_nothing_can_be_measured_or_kept(
     heard: Listener, home: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,18 +20,6 @@ from tests.kit.hosts import generate, load
 from tests.kit.listener import Listener
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def heard() -> Iterator[Listener]:
-    torch.set_num_threads(1)
-    return Listener()
 
 
 def tied() -> Checkpoint:
@@ -96,7 +83,6 @@ def test_a_head_that_the_file_packs_stays(tmp_path: Path) -> None:
     assert not packed.with_int8_head().int8_head
 
 
-@pytest.mark.slow
 def test_the_switch_loads_the_model_again(heard: Listener) -> None:
     engine = load(heard, bundled_model().path)
     assert engine.loaded is not None
@@ -115,7 +101,6 @@ def test_the_switch_loads_the_model_again(heard: Listener) -> None:
     assert isinstance(engine.loaded.model.head, Dense), "PyTorch has no product of 8-bit rows"
 
 
-@pytest.mark.slow
 def test_a_quantised_model_keeps_no_head(heard: Listener, tmp_path: Path) -> None:
     """What is quantised by the load's own option comes from what an earlier load kept, and the head does not."""
     model = write_small(tmp_path / "model")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,13 +31,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def heard() -> Iterator[Listener]:
-    torch.set_num_threads(1)
-    return Listener()
-
-
-@pytest.mark.slow
 def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target")
     card = next(event.card for event in heard.others if isinstance(event, Loaded))
@@ -48,7 +40,6 @@ def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
     assert len(generate(heard, engine)) == 20
 
 
-@pytest.mark.slow
 def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_asked_for(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +60,6 @@ def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_aske
     assert 2 * sizes["auto"] == sizes["float32"]
 
 
-@pytest.mark.slow
 def test_what_a_load_runs_goes_by_the_switches_of_the_user(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +103,6 @@ def test_a_load_tells_which_kernels_it_has_compiled(
     assert "the package has none for Triton 3.6.0" in told[0]
 
 
-@pytest.mark.slow
 def test_a_draft_with_a_padded_vocabulary_serves(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "padded")
     assert engine.loaded is not None
@@ -125,7 +114,6 @@ def test_a_draft_with_a_padded_vocabulary_serves(heard: Listener, models: Path) 
     assert sum(sum(draft.proposed) for draft in draft_tokens) > 0
 
 
-@pytest.mark.slow
 def test_a_draft_with_another_vocabulary_is_left_out_and_the_card_says_why(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "other")
     assert engine.loaded is not None
@@ -135,7 +123,6 @@ def test_a_draft_with_another_vocabulary_is_left_out_and_the_card_says_why(heard
     assert "draft" in speculation.disabled_choices
 
 
-@pytest.mark.slow
 def test_a_missing_draft_is_left_out_and_the_card_says_why(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "nowhere")
     assert engine.loaded is not None
@@ -173,7 +160,6 @@ def test_a_budget_that_is_too_small_is_said_in_numbers(heard: Listener, models: 
     assert "does not fit" in heard.errors[0].message
 
 
-@pytest.mark.slow
 def test_a_context_that_was_asked_for_limits_answers(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", context=40)
     engine.submit(AddRequest("a", [1] * 10, Sampling(temperature=0.0, ignore_eos=True)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,28 +21,15 @@ from tests.kit.listener import Listener
 METHODS = ("nf4", "int4", "int8")
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     return write_small(tmp_path / "target")
-
-
-@pytest.fixture
-def heard() -> Iterator[Listener]:
-    torch.set_num_threads(1)
-    return Listener()
 
 
 def spec(engine: Engine, key: str):
     return next(spec for spec in engine.catalogue_state() if spec.key == key)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_card_and_the_fit_follow(heard: Listener, model: Path, method: str) -> None:
     plain = load(heard, model).loaded
@@ -60,7 +46,6 @@ def test_the_card_and_the_fit_follow(heard: Listener, model: Path, method: str) 
     assert len(generate(heard, engine)) == 20
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_weights_switch_unpacks_the_same_numbers(heard: Listener, model: Path, method: str) -> None:
     engine = load(heard, model, quantise=method)
@@ -79,13 +64,11 @@ def test_the_weights_switch_unpacks_the_same_numbers(heard: Listener, model: Pat
     assert not heard.errors
 
 
-@pytest.mark.slow
 def test_other_loads_are_not_quantised(heard: Listener, model: Path) -> None:
     engine = load(heard, model)
     assert "not quantised" in spec(engine, "weights").disabled_reason
 
 
-@pytest.mark.slow
 def test_a_packed_model_stays_and_says_so(heard: Listener) -> None:
     engine = load(heard, bundled_model().path, quantise="nf4")
     card = next(event.card for event in heard.others if isinstance(event, Loaded))
@@ -94,7 +77,6 @@ def test_a_packed_model_stays_and_says_so(heard: Listener) -> None:
     assert engine.loaded is not None
 
 
-@pytest.mark.slow
 def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) -> None:
     draft = write_small(tmp_path / "draft")
     engine = load(heard, model, draft, quantise="nf4")
@@ -103,7 +85,6 @@ def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) 
     assert kinds == {"table4"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_the_second_load_takes_what_the_first_kept(heard: Listener, model: Path, method: str) -> None:
     answers, seconds = [], []
@@ -117,7 +98,6 @@ def test_the_second_load_takes_what_the_first_kept(heard: Listener, model: Path,
     assert "reading kept weights" in seconds[1]
 
 
-@pytest.mark.slow
 def test_nothing_is_kept_where_it_is_switched_off(
     heard: Listener, model: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +108,6 @@ def test_nothing_is_kept_where_it_is_switched_off(
     assert not list(home.glob("**/*.packed"))
 
 
-@pytest.mark.slow
 def test_what_cannot_be_kept_is_a_note_on_the_card(
     heard: Listener, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +117,6 @@ def test_what_cannot_be_kept_is_a_note_on_the_card(
     assert len(generate(heard, engine)) == 20
 
 
-@pytest.mark.slow
 def test_a_home_that_cannot_be_used_is_a_note(
     heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,7 +127,6 @@ def test_a_home_that_cannot_be_used_is_a_note(
     assert bundled_model(), "models are found all the same"
 
 
-@pytest.mark.slow
 def test_what_a_draft_does_is_told_too(
     heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +147,6 @@ def is_draft(checkpoint: Checkpoint) -> bool:
     return checkpoint.path.name == "draft"
 
 
-@pytest.mark.slow
 def test_a_draft_with_damaged_weights_is_left_out(heard: Listener, model: Path, tmp_path: Path) -> None:
     draft = write_small(tmp_path / "draft")
     tensors = load_file(draft / "model.safetensors")

@@ -197,13 +197,7 @@ def test_out_of_memory_in_the_lane_ends_a_lone_answer_and_makes_the_newest_wait(
         engine.add(id, PROMPT, sampling)
     for _ in range(5):
         engine.step()
-    failures = iter([True])
-
-    def fail() -> None:
-        if next(failures, False):
-            raise RuntimeError("CUDA out of memory")
-
-    runner.before_forward = fail
+    runner.runs_out_of_memory([True])
     engine.drain()
     for id in "ab":
         assert engine.heard.answers[id, 0].tokens == sequential(PROMPT, sampling)[0]

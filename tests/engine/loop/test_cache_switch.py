@@ -57,7 +57,6 @@ def switch(engine: Engine, kind: str, key: str = "kv_kind") -> None:
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
 def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, models: Path, kind: str) -> None:
     """Beside so many tokens as the budget allows; the weights are not read again."""
@@ -83,7 +82,6 @@ def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, m
     assert not heard.errors
 
 
-@pytest.mark.slow
 def test_more_context_where_memory_sets_it(heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.loading.memory.estimate.LEAST_TOKENS", 16)
     engine = load(heard, models / "target")
@@ -99,7 +97,6 @@ def test_more_context_where_memory_sets_it(heard: Listener, models: Path, monkey
     assert (engine.loaded.pages, engine.loaded.card.context) == (5, 64)
 
 
-@pytest.mark.slow
 def test_running_answers_end_with_a_sentence(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target")
     engine.submit(AddRequest("long", [1, 2, 3], Sampling(temperature=0.0, max_tokens=100, ignore_eos=True)))
@@ -116,7 +113,6 @@ def test_running_answers_end_with_a_sentence(heard: Listener, models: Path) -> N
     assert len(generate(heard, engine)) == 20
 
 
-@pytest.mark.slow
 def test_speculation_and_its_draft_go_on_over_packed_pages(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "target")
     switch(engine, "int4")
@@ -126,7 +122,6 @@ def test_speculation_and_its_draft_go_on_over_packed_pages(heard: Listener, mode
     assert sum(sum(draft.accepted) for draft in draft_tokens) > 0
 
 
-@pytest.mark.slow
 def test_bits_of_kivi_mean_nothing_to_another_kind(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target")
     before = engine.loaded
@@ -135,7 +130,6 @@ def test_bits_of_kivi_mean_nothing_to_another_kind(heard: Listener, models: Path
     assert value(engine, "kv_key_bits") == "4"
 
 
-@pytest.mark.slow
 def test_keys_are_mixed_where_they_share_a_scale(heard: Listener, models: Path) -> None:
     """A change means other pages; pages of one way are never read the other way."""
     engine = load(heard, models / "target")
@@ -159,7 +153,6 @@ def test_keys_are_mixed_where_they_share_a_scale(heard: Listener, models: Path) 
     assert engine.loaded.kind == KVKind("kivi", windowed=True)
 
 
-@pytest.mark.slow
 def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> None:
     engine = Engine(heard, device="cpu")
     engine.submit(Set(key="kv_kind", value="int8"))
@@ -171,7 +164,6 @@ def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> Non
     assert value(engine) == "int8"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("model", "kind", "says"), [("latent", "int8", "latents"), ("latent", "kivi", "latents")])
 def test_what_cannot_be_served_is_said(heard: Listener, models: Path, model: str, kind: str, says: str) -> None:
     engine = Engine(heard, device="cpu")
@@ -188,7 +180,6 @@ def test_what_cannot_be_served_is_said(heard: Listener, models: Path, model: str
     assert len(generate(heard, engine)) == 20
 
 
-@pytest.mark.slow
 def test_kivi_is_planned_and_made(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target")
     switch(engine, "kivi")
@@ -213,7 +204,6 @@ def test_kivi_is_planned_and_made(heard: Listener, models: Path) -> None:
     assert generate(heard, engine, speculation="ngram") == alone
 
 
-@pytest.mark.slow
 def test_a_model_is_known_while_its_cache_is_made_anew(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +224,6 @@ def test_a_model_is_known_while_its_cache_is_made_anew(
     assert engine.loaded.stores
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("failures", [1, 2])
 def test_a_cache_that_finds_no_room_leaves_the_old_kind(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch, failures: int

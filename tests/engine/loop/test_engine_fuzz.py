@@ -223,7 +223,6 @@ relaxed = [HealthCheck.too_slow, HealthCheck.data_too_large]
 orders = st.sampled_from([0, 0, 1, 2])
 
 
-@pytest.mark.slow
 @given(script=operations, pages=st.sampled_from([5, 7, 12, 40]), order=orders, saves=st.booleans())
 @examples(80, suppress_health_check=relaxed)
 def test_any_history_gives_the_sequential_texts(script: list[Operation], pages: int, order: int, saves: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -88,10 +89,36 @@ class Bench:
         return next(spec.value for spec in self.engine.catalogue_state() if spec.key == key)
 
 
-@pytest.mark.slow
-def test_a_load_shows_its_progress_and_makes_switches_available() -> None:
-    bench = Bench()
-    bench.load("one")
+@pytest.fixture
+def bench() -> Bench:
+    """With a model."""
+    made = Bench()
+    made.load("one")
+    return made
+
+
+@contextmanager
+def while_it_reads(bench: Bench) -> Iterator[None]:
+    """The engine runs in a thread of its own and reads another model, which goes on afterwards, and then ends."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        reached.set()
+        assert go_on.wait(300)
+
+    bench.loader.while_reading = pause
+    thread = threading.Thread(target=bench.engine.run)
+    bench.engine.submit(LoadModel("two"))
+    thread.start()
+    assert reached.wait(300)
+    yield
+    go_on.set()
+    bench.engine.submit(Shutdown())
+    thread.join(300)
+    assert not thread.is_alive()
+
+
+def test_a_load_shows_its_progress_and_makes_switches_available(bench: Bench) -> None:
     fractions = [event.fraction for event in bench.heard_of(Loading)]
     assert len(fractions) >= 10
     assert fractions == sorted(fractions)
@@ -104,10 +131,9 @@ def test_a_load_shows_its_progress_and_makes_switches_available() -> None:
     assert set(speculation.disabled_choices) == {*speculation.titles} - able - {"draft"}
 
 
-@pytest.mark.slow
-def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
-    bench.load("one")
+def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert bench.engine.loaded is not None
     current: list[object] = []
     monkeypatch.setattr("engine.loop.engine.make_current", current.append)
@@ -117,7 +143,6 @@ def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(monkeypatch: p
     assert current == [bench.engine.loaded.device]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
@@ -127,9 +152,7 @@ def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(monkeypatch: p
         (ValueError("surprise"), "load_failed"),
     ],
 )
-def test_a_failed_load_keeps_the_present_model_where_both_had_room(failure: Exception, code: str) -> None:
-    bench = Bench()
-    bench.load("one")
+def test_a_failed_load_keeps_the_present_model_where_both_had_room(bench: Bench, failure: Exception, code: str) -> None:
     bench.loader.failure = failure
     bench.load("two")
     assert bench.name == "one"
@@ -139,10 +162,7 @@ def test_a_failed_load_keeps_the_present_model_where_both_had_room(failure: Exce
     assert not bench.heard_of(Unloaded)
 
 
-@pytest.mark.slow
-def test_without_room_for_both_the_present_model_goes_first_and_the_error_says_so() -> None:
-    bench = Bench()
-    bench.load("one")
+def test_without_room_for_both_the_present_model_goes_first_and_the_error_says_so(bench: Bench) -> None:
     bench.loader.roomy = False
     bench.loader.failure = LoadFailed("bad_model", "The file is damaged. Download it again.")
     bench.load("two")
@@ -155,72 +175,32 @@ def test_without_room_for_both_the_present_model_goes_first_and_the_error_says_s
     assert bench.name == "two"
 
 
-@pytest.mark.slow
-def test_a_missing_model_costs_nothing() -> None:
-    bench = Bench()
-    bench.load("one")
+def test_a_missing_model_costs_nothing(bench: Bench) -> None:
     bench.loader.roomy = False
     bench.load("missing")
     assert bench.name == "one"
     assert bench.heard.errors[0].message == "There is no model at missing. Check the path. one is still loaded."
 
 
-@pytest.mark.slow
-def test_a_load_can_be_cancelled_from_another_thread() -> None:
-    bench = Bench()
-    bench.load("one")
-    reached, go_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        reached.set()
-        assert go_on.wait(300)
-
-    bench.loader.while_reading = pause
-    thread = threading.Thread(target=bench.engine.run)
-    bench.engine.submit(LoadModel("two"))
-    thread.start()
-    assert reached.wait(300)
-    bench.engine.cancel_load()
-    go_on.set()
-    bench.engine.submit(Shutdown())
-    thread.join(300)
-    assert not thread.is_alive()
+def test_a_load_can_be_cancelled_from_another_thread(bench: Bench) -> None:
+    with while_it_reads(bench):
+        bench.engine.cancel_load()
     assert bench.heard.errors[0].code == "load_cancelled"
     assert [event.card.name for event in bench.heard_of(Loaded)] == ["one"]
 
 
-@pytest.mark.slow
-def test_cancelling_one_load_cancels_no_later_one() -> None:
+def test_cancelling_one_load_cancels_no_later_one(bench: Bench) -> None:
     """Cancelled, and another model asked for, before the first load notices; a cancel while idle means nothing."""
-    bench = Bench()
     bench.engine.cancel_load()
-    bench.load("one")
-    reached, go_on = threading.Event(), threading.Event()
-
-    def pause() -> None:
-        reached.set()
-        assert go_on.wait(300)
-
-    bench.loader.while_reading = pause
-    thread = threading.Thread(target=bench.engine.run)
-    bench.engine.submit(LoadModel("two"))
-    thread.start()
-    assert reached.wait(300)
-    bench.engine.submit(LoadModel("three"))
-    bench.engine.cancel_load()
-    bench.engine.submit(LoadModel("four"))
-    go_on.set()
-    bench.engine.submit(Shutdown())
-    thread.join(300)
-    assert not thread.is_alive()
+    with while_it_reads(bench):
+        bench.engine.submit(LoadModel("three"))
+        bench.engine.cancel_load()
+        bench.engine.submit(LoadModel("four"))
     assert [error.code for error in bench.heard.errors] == ["load_cancelled", "load_cancelled"]
     assert [event.card.name for event in bench.heard_of(Loaded)] == ["one", "four"]
 
 
-@pytest.mark.slow
-def test_running_answers_end_when_the_model_changes() -> None:
-    bench = Bench()
-    bench.load("one")
+def test_running_answers_end_when_the_model_changes(bench: Bench) -> None:
     bench.engine.submit(AddRequest("a", [1, 2, 3], Sampling(seed=1, ignore_eos=True)))
     for _ in range(3):
         bench.engine.step()
@@ -231,7 +211,6 @@ def test_running_answers_end_when_the_model_changes() -> None:
     assert bench.heard.answers["a", 0].tokens
 
 
-@pytest.mark.slow
 def test_weights_reload_the_present_model_and_a_failure_takes_the_value_back() -> None:
     bench = Bench()
     bench.load("one", draft="small")
@@ -247,7 +226,6 @@ def test_weights_reload_the_present_model_and_a_failure_takes_the_value_back() -
     assert bench.heard.errors[-1].code == "out_of_memory"
 
 
-@pytest.mark.slow
 def test_a_value_that_the_new_model_cannot_serve_falls_back() -> None:
     bench = Bench()
     bench.load("one", draft="small")
@@ -261,7 +239,6 @@ def test_a_value_that_the_new_model_cannot_serve_falls_back() -> None:
     assert bench.heard.errors[-1].code == "bad_option"
 
 
-@pytest.mark.slow
 def test_wishes_before_a_load_hold_for_it_and_survive_making_room() -> None:
     bench = Bench()
     bench.engine.submit(Set(key="weights", value="16bit"))
@@ -273,20 +250,14 @@ def test_wishes_before_a_load_hold_for_it_and_survive_making_room() -> None:
     assert not bench.heard.errors
 
 
-@pytest.mark.slow
-def test_an_unload_that_names_a_model_leaves_another_one() -> None:
-    bench = Bench()
-    bench.load("one")
+def test_an_unload_that_names_a_model_leaves_another_one(bench: Bench) -> None:
     for path, left in (("two", "one"), ("one", None)):
         bench.engine.submit(Unload(path=path))
         bench.engine.step()
         assert bench.name == left
 
 
-@pytest.mark.slow
-def test_unloading_leaves_an_engine_that_says_what_is_missing() -> None:
-    bench = Bench()
-    bench.load("one")
+def test_unloading_leaves_an_engine_that_says_what_is_missing(bench: Bench) -> None:
     bench.engine.submit(Unload())
     bench.engine.submit(AddRequest("a", [1]))
     bench.engine.step()
@@ -294,7 +265,6 @@ def test_unloading_leaves_an_engine_that_says_what_is_missing() -> None:
     assert (bench.heard.errors[0].code, bench.heard.errors[0].id) == ("no_model", "a")
 
 
-@pytest.mark.slow
 def test_run_sleeps_serves_and_shuts_down() -> None:
     bench = Bench()
     done = threading.Event()

@@ -81,7 +81,6 @@ def answer(heard: Listener, engine: Engine, id: str, prompt: list[int], speculat
     return [(info.id, info.logprob or 0.0) for info in found.infos]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("speculation", "budget"), [("off", 512), ("ngram", 16), ("draft", 16)])
 def test_a_second_turn_has_the_bits_of_a_cold_one(heard: Listener, model: Path, speculation: str, budget: int) -> None:
     engine = kivi(heard, model, token_budget=budget)
@@ -97,7 +96,6 @@ def test_a_second_turn_has_the_bits_of_a_cold_one(heard: Listener, model: Path, 
     assert not heard.errors
 
 
-@pytest.mark.slow
 def test_an_answer_comes_back_from_host_memory_with_its_bits(heard: Listener, model: Path) -> None:
     engine = kivi(heard, model, preemption="swap")
     prompt = [(7 * i + i // 5) % 26 for i in range(210)]
@@ -117,7 +115,6 @@ def test_an_answer_comes_back_from_host_memory_with_its_bits(heard: Listener, mo
     assert answer(cold, kivi(cold, model, prefix_cache=False), "cold", prompt, "off") == found
 
 
-@pytest.mark.slow
 def test_bits_are_told_with_and_without_the_recent_tokens(heard: Listener, model: Path) -> None:
     engine = kivi(heard, model)
     stats, loaded = engine.cache_stats(), engine.loaded

@@ -314,13 +314,7 @@ def test_out_of_memory_makes_the_newest_wait_and_ends_a_lone_request() -> None:
         toy.add(id, PROMPT, sampling)
     for _ in range(3):
         toy.step()
-    failures = iter([True, False, True])
-
-    def fail() -> None:
-        if next(failures, False):
-            raise RuntimeError("CUDA out of memory")
-
-    runner.before_forward = fail
+    runner.runs_out_of_memory([True, False, True])
     toy.step()
     assert [request.id for request in toy.stepper.scheduler.waiting] == ["b"]
     toy.drain()
@@ -345,13 +339,7 @@ def test_out_of_memory_takes_the_graphs_before_an_answer() -> None:
     sampling = Sampling(seed=1, max_tokens=10, ignore_eos=True)
     toy.add("a", PROMPT, sampling)
     toy.step()
-    failures = iter([True])
-
-    def fail() -> None:
-        if next(failures, False):
-            raise RuntimeError("CUDA out of memory")
-
-    runner.before_forward = fail
+    runner.runs_out_of_memory([True])
     toy.drain()
     assert held == [False]
     assert toy.heard.answers["a", 0].tokens == sequential(PROMPT, sampling)[0]

@@ -57,6 +57,16 @@ class ToyRunner:
         self.rows = 0
         self.before_forward: Callable[[], None] = lambda: None
 
+    def runs_out_of_memory(self, when: Sequence[bool]) -> None:
+        """In those of the next forwards for which it is True."""
+        failures = iter(when)
+
+        def fail() -> None:
+            if next(failures, False):
+                raise RuntimeError("CUDA out of memory")
+
+        self.before_forward = fail
+
     def forward(self, rows: Sequence[SequenceRows], tokens_there: torch.Tensor | None = None) -> ForwardOutput:
         self.before_forward()
         self.calls += 1

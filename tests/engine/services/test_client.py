@@ -22,7 +22,6 @@ def client() -> Iterator[EngineClient]:
         yield client
 
 
-@pytest.mark.slow
 def test_what_fails_leaves_nothing_behind_for_the_next_answer(client: EngineClient) -> None:
     """The other answer is cut off in its middle: its tokens and steps are not those of what comes after."""
     alone = client.answer(PROMPT, GREEDY, PLAIN)

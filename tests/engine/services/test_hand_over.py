@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from engine.loop.model_cache import ModelCache
 from engine.protocol import LoadOptions, keys
 from engine.services.client import EngineClient, EngineError
+from tests.kit import forked
 from tests.kit.checkpoints import EOS, write_llama, write_model
 from tests.kit.hand_over import PLAIN, PROMPT, SAMPLINGS, begun, load
 
@@ -50,7 +50,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_another_process_begins_and_this_one_finishes(folders: dict[str, Path], client: EngineClient) -> None:
     """Greedy and drawn, with pages, slots of windows, states and recent tokens; nothing of the prompt is read again."""
     command = [sys.executable, "-m", "tests.kit.hand_over", *map(str, folders.values())]
-    subprocess.run(command, cwd=ROOT, check=True)
+    forked.run(command, cwd=ROOT).check_returncode()
     for folder in folders.values():
         load(client, folder)
         for name, sampling in SAMPLINGS.items():

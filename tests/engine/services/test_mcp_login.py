@@ -44,7 +44,6 @@ def browse(page: LoginPage) -> str:
     return httpx.get(page.url, follow_redirects=True).text
 
 
-@pytest.mark.slow
 def test_a_person_logs_in_once_and_stays_so(gate: Gate) -> None:
     before = listed()
     assert (before.state, before.login) == ("failed", True)
@@ -73,7 +72,6 @@ def test_a_person_logs_in_once_and_stays_so(gate: Gate) -> None:
     assert logins._read() == {}
 
 
-@pytest.mark.slow
 def test_a_login_that_is_refused_is_said_and_strangers_are_not_heard(gate: Gate) -> None:
     def refuse(page: LoginPage) -> None:
         query = {name: values[0] for name, values in parse_qs(urlsplit(page.url).query).items()}
@@ -89,7 +87,6 @@ def test_a_login_that_is_refused_is_said_and_strangers_are_not_heard(gate: Gate)
     assert not logins._read()["web"].tokens
 
 
-@pytest.mark.slow
 def test_at_the_terminal(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webbrowser.open", lambda url: browse(LoginPage(url=url)))
     said = CliRunner().invoke(app, ["mcp", "login", "web"])

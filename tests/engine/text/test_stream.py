@@ -37,7 +37,6 @@ def test_streamed_text_is_the_whole_text(kind: str, text: str) -> None:
     assert ends_alike(tokenizer.decode(ids), streamed(tokenizer, ids))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["chatml", "llama3", "metaspace", "wordpiece"])
 @given(data=st.data())
 @examples(200)

@@ -24,6 +24,8 @@ def dear(rows: int) -> float:
     return 1.0 + 0.3 * (rows - 1)
 
 
+@pytest.mark.content
+@pytest.mark.always
 @pytest.mark.parametrize("best", ["draft", "exit", "mtp"])
 def test_the_best_of_three_by_known_costs_is_chosen(best: str) -> None:
     """Of equal acceptance the cheapest wins, whichever it is."""
@@ -82,6 +84,7 @@ def test_it_follows_a_change_of_text() -> None:
     assert 0 < simulation.latest("draft").draft_length < long
 
 
+@pytest.mark.content
 @pytest.mark.parametrize("seed", range(5))
 def test_delayed_steps_do_not_switch_off_what_pays(seed: int) -> None:
     """One step in ten takes three times as long; drafting really gains about a half."""
@@ -93,6 +96,7 @@ def test_delayed_steps_do_not_switch_off_what_pays(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.content
 @pytest.mark.parametrize("period", [20, 60, 200])
 def test_a_machine_whose_speed_drifts_is_judged_as_a_steady_one(period: int) -> None:
     """Its clock, or what other programs leave of it: up to three times as slow, for so many steps each."""
@@ -205,6 +209,7 @@ def test_costs_that_only_whole_steps_show_are_seen() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.content
 @pytest.mark.parametrize(
     ("batch", "share", "hold", "per_pass"),
     [

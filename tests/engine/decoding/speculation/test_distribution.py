@@ -21,7 +21,7 @@ from tests.kit.pairs import each_value
 
 VOCABULARY = 6
 LENGTH = 3
-MANY = 20_000
+MANY = 10_000
 BATCH = 500
 RNG = np.random.default_rng(4)
 TARGET = torch.from_numpy(RNG.normal(0, 1.2, (LENGTH + 4, VOCABULARY, VOCABULARY))).float()
@@ -146,9 +146,10 @@ both_laws = pytest.mark.parametrize("params", LAWS.values(), ids=LAWS)
 
 
 @pytest.mark.slow
+@pytest.mark.content
 @each_value(
     seldom=lambda many, **_: many > MANY,
-    many=[MANY, 3 * MANY],
+    many=[MANY, 6 * MANY],
     way={"drawn-chain": ("ratio", drawn_chains), "ratio-tree": ("ratio", trees), "keyed": ("keyed", no_drafts)},
     params=LAWS,
 )
@@ -159,6 +160,8 @@ def test_three_tokens_follow_the_joint_law_of_the_target(
     assert chance(written(params, draft, by(mode), many), params) > DOUBT
 
 
+@pytest.mark.content
+@pytest.mark.always
 @both_laws
 def test_keyed_chains_and_trees_write_the_text_without_drafts(params: SamplingParams) -> None:
     """Hence they follow its law."""
@@ -167,10 +170,11 @@ def test_keyed_chains_and_trees_write_the_text_without_drafts(params: SamplingPa
 
 
 @pytest.mark.slow
+@pytest.mark.content
 @both_laws
 def test_control_the_target_instead_of_the_residual(params: SamplingParams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.decoding.speculation.verify.ratio._residual", lambda p, *_: p)
-    assert chance(written(params, drawn_chains, by("ratio"), MANY // 2), params) < DOUBT
+    assert chance(written(params, drawn_chains, by("ratio"), MANY), params) < DOUBT
 
 
 def by_path(alone: bool) -> Judge:
@@ -209,8 +213,9 @@ def nodes_to(tree: DraftTree, leaf: int) -> list[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.content
 @pytest.mark.parametrize("alone", [True, False], ids=["per-path", "per-node"])
 def test_control_draws_per_path_instead_of_per_node(alone: bool) -> None:
     """The same code with one draw per node passes, so it is nothing else that fails."""
-    deviation = chance(written(NUCLEUS, trees, by_path(alone), MANY // 2), NUCLEUS)
+    deviation = chance(written(NUCLEUS, trees, by_path(alone), MANY), NUCLEUS)
     assert deviation < DOUBT if alone else deviation > DOUBT

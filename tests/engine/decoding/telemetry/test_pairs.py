@@ -65,6 +65,7 @@ def run_until_settled(noise: Noise, lot: random.Random, gain: float = 1.0) -> Ef
 NOISES = [calm, heavy_tailed, drifting, autocorrelated, alternating]
 
 
+@pytest.mark.content
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_setting_compared_with_itself_is_hardly_ever_better_or_worse(noise: Noise) -> None:
     lot = random.Random(11)
@@ -83,6 +84,8 @@ def test_a_real_effect_is_found(noise: Noise, gain: float, verdict: str) -> None
     assert inside >= 0.95 * len(found)
 
 
+@pytest.mark.content
+@pytest.mark.always
 def test_turns_in_a_fixed_order_would_be_fooled() -> None:
     """Why the order is drawn by lot: the same noise gives a verdict nearly always where it is not."""
     lot = random.Random(13)

@@ -17,6 +17,7 @@ from websockets.sync.client import connect
 
 from engine import protocol as p
 from engine.doors.cli.main import app
+from tests.kit import forked
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def here(*arguments: str) -> Result:
 
 def kvasir(environment: dict[str, str], *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "engine.doors.cli.main", *arguments]
-    return subprocess.run(command, env=environment, input=input, capture_output=True, text=True, timeout=300)
+    return forked.run(command, input, env=environment)
 
 
 def one_sentence(done: subprocess.CompletedProcess[str] | Result) -> str:
@@ -88,7 +89,6 @@ def test_wrong_usage(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -218,9 +218,7 @@ def test_a_child_without_a_token() -> None:
 @pytest.mark.slow
 def test_a_server_leaves_its_token_and_takes_it_away(environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "engine.doors.cli.main", "serve", "--port", "0"]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with forked.popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split("listens on ")[1].split()[0]
         file = Path(process.stdout.readline().removeprefix("The token is in ").strip())

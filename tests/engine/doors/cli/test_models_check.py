@@ -53,7 +53,6 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "experts", "windowed"])
 def test_the_numbers_are_transformers(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = request.getfixturevalue(kind)
@@ -108,7 +107,6 @@ def test_no_file_no_model_no_such_dtype(folder: Path, tmp_path: Path) -> None:
     assert run(folder, "--tokens", tmp_path / "ids.json", *dump, "--dtype", "int4")[0] == 2
 
 
-@pytest.mark.slow
 def test_quantised_while_loading(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The option changes the numbers a little, and the line says what was done."""
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
@@ -133,7 +131,6 @@ def test_quantised_while_loading(folder: Path, tmp_path: Path, monkeypatch: pyte
     assert "0 models" in CliRunner().invoke(app, ["models", "cache"]).output
 
 
-@pytest.mark.slow
 def test_a_longer_context_than_the_models_own(tmp_path: Path) -> None:
     """Phi with LongRoPE keeps to its original context unless a longer one is asked for: then as transformers."""
     factors = {"short_factor": [1.0] * 8, "long_factor": [2.0 + i for i in range(8)], "rope_type": "longrope"}

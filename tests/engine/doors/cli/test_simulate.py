@@ -67,7 +67,6 @@ def test_each_class_has_a_figure_of_its_own() -> None:
     assert f"{told['interactive']:.2f}" in run(*flood).stdout
 
 
-@pytest.mark.slow
 def test_steps_of_another_machine_are_computed() -> None:
     """A machine twice as fast in both takes half the time."""
     options = ["simulate", "--requests", "20", "--lengths", "fixed", "--policy", "static", "--json"]

@@ -70,7 +70,6 @@ def test_layers(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "chosen" / "speculation.json").is_file()
 
 
-@pytest.mark.slow
 def test_what_cannot_be_done_is_one_sentence(text: Path, tmp_path: Path) -> None:
     for arguments, words in (
         (("--text", str(tmp_path / "none.txt")), "There is no text at"),

@@ -2,27 +2,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
+import ollama
+import openai
 import pytest
 from starlette.routing import Route
-from websockets.sync.client import ClientConnection, connect
 
-from engine import protocol as p
 from engine.doors.security import Allowed
 from engine.doors.serve import Server, open_socket
 from engine.doors.tls import Tls
+from engine.loop.commands import AddRequest
 from engine.services.residency import CallLater, Policy
 from tests.engine.doors.network.fake import FakeEngine, FakeProbes
-from tests.kit.servers import TOKEN, Client
+from tests.kit.servers import TOKEN, Client, ServerThread
 
 
-class Running:
-    """A server in a thread, with its fake engine."""
+class Running(ServerThread):
+    """A server with a fake engine."""
 
     def __init__(
         self,
@@ -35,22 +37,8 @@ class Running:
     ) -> None:
         self.engines: list[FakeEngine] = []
         listener, probes = open_socket("127.0.0.1", 0), FakeProbes()
-        self.server = Server(
-            listener,
-            TOKEN,
-            lambda emit: self._make(emit, loaded),
-            probes,
-            False,
-            policy,
-            call_later,
-            allowed,
-            tls,
-            logs,
-        )
-        ready = threading.Event()
-        self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
-        self.thread.start()
-        assert ready.wait(300)
+        make = partial(self._make, loaded=loaded)
+        super().__init__(Server(listener, TOKEN, make, probes, False, policy, call_later, allowed, tls, logs))
 
     def _make(self, emit: Any, loaded: bool) -> FakeEngine:
         self.engines.append(FakeEngine(emit, loaded))
@@ -61,27 +49,35 @@ class Running:
         return self.engines[0]
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.port}"
-
-    @property
     def routes(self) -> list[Route]:
         """All that is served over HTTP."""
         app: Any = self.server._uvicorn.config.app
         return [route for route in app._app._app.routes if isinstance(route, Route)]
 
-    def http(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300)
+    @property
+    def asked(self) -> list[AddRequest]:
+        """What the engine was to answer."""
+        return [command for command in self.engine.seen if isinstance(command, AddRequest)]
 
-    def connect(self, **options: Any) -> ClientConnection:
-        return connect(f"ws://127.0.0.1:{self.server.port}/ws", max_size=p.MAX_FRAME, compression=None, **options)
+    @property
+    def last(self) -> AddRequest:
+        return self.asked[-1]
+
+    @property
+    def prompt(self) -> str:
+        """The text of the last request."""
+        return str(self.engine.loaded.files.tokenizer.decode(self.last.prompt_ids, skip_special=False))
+
+    @property
+    def expected(self) -> str:
+        """What the fake engine answers to it: its prompt, backwards."""
+        ids = list(reversed(self.last.prompt_ids))[: self.last.sampling.max_tokens or 1000]
+        return str(self.engine.loaded.files.tokenizer.decode(ids))
 
     def stop(self) -> None:
         self.engine.gate.set()
         self.engine.load_gate.set()
-        self.server.stop()
-        self.thread.join(300)
-        assert not self.thread.is_alive()
+        super().stop()
 
 
 def is_error(path: str, sent: Any) -> bool:
@@ -112,6 +108,27 @@ def running(home: Path) -> Iterator[Running]:
 
 
 @pytest.fixture
+def api(running: Running) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client."""
+    with running.openai() as client:
+        yield client
+
+
+@pytest.fixture
+def claude(running: Running) -> Iterator[anthropic.Anthropic]:
+    """Anthropic's."""
+    with anthropic.Anthropic(base_url=running.url, api_key=TOKEN, max_retries=0, timeout=300) as client:
+        yield client
+
+
+@pytest.fixture
+def llama(running: Running) -> Iterator[ollama.Client]:
+    """Ollama's."""
+    with ollama.Client(running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as client:
+        yield client
+
+
+@pytest.fixture
 def http(running: Running) -> Iterator[httpx.Client]:
     with running.http() as client:
         yield client
@@ -123,6 +140,12 @@ def refusing() -> Iterator[Running]:
     made = Running()
     yield made
     made.stop()
+
+
+@pytest.fixture
+def refused(refusing: Running) -> Iterator[httpx.Client]:
+    with refusing.http() as client:
+        yield client
 
 
 @pytest.fixture

@@ -358,10 +358,10 @@ def embedding(ids: Sequence[int]) -> np.ndarray:
     )
 
 
-def step(at: float, **changes: Any) -> StepRecord:
+def step(at: float) -> StepRecord:
     """A step that decoded one token in 10 ms."""
     pages, queue = PageCounts(total=10, used=2, live_tokens=20), running(1)
-    return record_of(at, **{"duration": 0.01, "host_seconds": 0.001, "pages": pages, "queue": queue, **changes})
+    return record_of(at, duration=0.01, host_seconds=0.001, pages=pages, queue=queue)
 
 
 class FakeProbes:

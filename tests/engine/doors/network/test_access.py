@@ -61,7 +61,7 @@ def test_a_named_key_opens_http_until_it_is_revoked(running: Running) -> None:
 def test_a_key_says_how_urgent_its_requests_may_be(running: Running, key: Any, tier: str | None, service: str) -> None:
     with asking(running, key_of("laptop", service=key)) as http:
         assert http.post("/v1/chat/completions", json={**ASKED, "service_tier": tier}).status_code == 200
-    asked = [each for each in running.engine.seen if isinstance(each, AddRequest)]
+    asked = running.asked
     assert asked[-1].service == service
 
 

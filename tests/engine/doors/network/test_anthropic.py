@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -12,10 +11,8 @@ import pytest
 from engine import protocol as p
 from engine.doors.http.anthropic.types import BILLING
 from engine.doors.http.anthropic.writer import Ending
-from engine.loop.commands import AddRequest
 from engine.protocol import Thinking
 from tests.engine.doors.network.conftest import Running
-from tests.kit.servers import TOKEN
 
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
 USAGE = p.Usage(prompt_tokens=1, cached_tokens=0, generated_tokens=1, seed=0)
@@ -23,40 +20,20 @@ TIMINGS = p.Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tok
 RENDERED = "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n"
 
 
-@pytest.fixture
-def api(running: Running) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=running.url, api_key=TOKEN, max_retries=0, timeout=300) as client:
-        yield client
-
-
-def last(running: Running) -> AddRequest:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
-
-
-def prompt(running: Running) -> str:
-    return str(running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False))
-
-
-def expected(running: Running) -> str:
-    command = last(running)
-    ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens]
-    return str(running.engine.loaded.files.tokenizer.decode(ids))
-
-
-def test_a_message_whole_and_as_events(api: anthropic.Anthropic, running: Running) -> None:
+def test_a_message_whole_and_as_events(claude: anthropic.Anthropic, running: Running) -> None:
     given: Any = {"model": "tiny", "messages": MESSAGES, "max_tokens": 5, "system": "be kind"}
     fields = {"temperature": 0.5, "top_k": 7}
-    message = api.messages.create(**given, extra_body=fields, stop_sequences=["xyz"], metadata={"user_id": "me"})
-    sampling = last(running).sampling
+    message = claude.messages.create(**given, extra_body=fields, stop_sequences=["xyz"], metadata={"user_id": "me"})
+    sampling = running.last.sampling
     assert (sampling.temperature, sampling.top_k, sampling.max_tokens, sampling.stop) == (0.5, 7, 5, ["xyz"])
-    assert prompt(running) == RENDERED
+    assert running.prompt == RENDERED
     assert [block.type for block in message.content] == ["text"]
-    assert message.content[0].text == expected(running)  # type: ignore[union-attr]
+    assert message.content[0].text == running.expected  # type: ignore[union-attr]
     assert (message.role, message.model, message.type) == ("assistant", "tiny", "message")
     usage = message.usage
-    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) == len(last(running).prompt_ids)
+    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) == len(running.last.prompt_ids)
     assert usage.output_tokens == 5
-    with api.messages.stream(**given) as stream:
+    with claude.messages.stream(**given) as stream:
         kinds = [event.type for event in stream]
         final = stream.get_final_message()
     assert final.content[0].text == message.content[0].text  # type: ignore[union-attr]
@@ -66,9 +43,9 @@ def test_a_message_whole_and_as_events(api: anthropic.Anthropic, running: Runnin
     assert named[-3:] == ["content_block_stop", "message_delta", "message_stop"]
 
 
-def test_blocks_of_a_conversation(api: anthropic.Anthropic, running: Running) -> None:
+def test_blocks_of_a_conversation(claude: anthropic.Anthropic, running: Running) -> None:
     cached: Any = {"cache_control": {"type": "ephemeral"}}
-    api.messages.create(
+    claude.messages.create(
         model="tiny",
         max_tokens=2,
         system=[{"type": "text", "text": f"{BILLING}: cch=1;"}, {"type": "text", "text": "be kind", **cached}],
@@ -77,14 +54,14 @@ def test_blocks_of_a_conversation(api: anthropic.Anthropic, running: Running) ->
             {"role": "assistant", "content": [{"type": "text", "text": "de"}]},
         ],
     )
-    assert prompt(running) == RENDERED + "de"
-    assert last(running).prefilled
+    assert running.prompt == RENDERED + "de"
+    assert running.last.prefilled
 
 
-def test_tokens_are_counted_as_they_are_read(api: anthropic.Anthropic, running: Running) -> None:
-    counted = api.messages.count_tokens(model="tiny", messages=MESSAGES, system="be kind")
-    api.messages.create(model="tiny", messages=MESSAGES, system="be kind", max_tokens=1)
-    assert counted.input_tokens == len(last(running).prompt_ids)
+def test_tokens_are_counted_as_they_are_read(claude: anthropic.Anthropic, running: Running) -> None:
+    counted = claude.messages.count_tokens(model="tiny", messages=MESSAGES, system="be kind")
+    claude.messages.create(model="tiny", messages=MESSAGES, system="be kind", max_tokens=1)
+    assert counted.input_tokens == len(running.last.prompt_ids)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +73,10 @@ def test_tokens_are_counted_as_they_are_read(api: anthropic.Anthropic, running: 
         (None, Thinking(on=False)),
     ],
 )
-def test_thinking(api: anthropic.Anthropic, running: Running, thinking: Any, wanted: Thinking) -> None:
+def test_thinking(claude: anthropic.Anthropic, running: Running, thinking: Any, wanted: Thinking) -> None:
     more = {} if thinking is None else {"thinking": thinking}
-    api.messages.create(model="tiny", messages=MESSAGES, max_tokens=3, **more)
-    assert last(running).thinks is bool(wanted.on)
+    claude.messages.create(model="tiny", messages=MESSAGES, max_tokens=3, **more)
+    assert running.last.thinks is bool(wanted.on)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +115,9 @@ def test_thinking(api: anthropic.Anthropic, running: Running, thinking: Any, wan
     ],
     ids=["tools", "no message", "container", "no tokens", "document", "address", "picture", "too long"],
 )
-def test_what_is_refused(api: anthropic.Anthropic, given: Any, told: str) -> None:
+def test_what_is_refused(claude: anthropic.Anthropic, given: Any, told: str) -> None:
     with pytest.raises(anthropic.BadRequestError) as refused:
-        api.messages.create(**{"model": "tiny", "messages": MESSAGES, "max_tokens": 3} | given)
+        claude.messages.create(**{"model": "tiny", "messages": MESSAGES, "max_tokens": 3} | given)
     body: Any = refused.value.body
     assert (body["type"], body["error"]["type"]) == ("error", "invalid_request_error")
     assert told in body["error"]["message"]
@@ -156,8 +133,8 @@ def test_why_an_answer_ended(running: Running) -> None:
     assert Ending([], [7], words).reason(stopped, text) == ("end_turn", None)
 
 
-def test_strangers_and_unknown_models(api: anthropic.Anthropic) -> None:
+def test_strangers_and_unknown_models(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.AuthenticationError):
-        api.with_options(api_key="wrong").messages.create(model="tiny", messages=MESSAGES, max_tokens=1)
+        claude.with_options(api_key="wrong").messages.create(model="tiny", messages=MESSAGES, max_tokens=1)
     with pytest.raises(anthropic.NotFoundError):
-        api.messages.create(model="claude", messages=MESSAGES, max_tokens=1)
+        claude.messages.create(model="claude", messages=MESSAGES, max_tokens=1)

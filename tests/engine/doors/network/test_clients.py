@@ -19,7 +19,6 @@ from engine.doors.http.openai import stream
 from engine.doors.http.openai.types import CompletionIn, OpenAIChat, StreamOptions
 from engine.doors.http.openai.writers import ChatWriter, Telling, TextWriter
 from engine.doors.http.timings import AnswerPace
-from engine.loop.commands import AddRequest
 from engine.protocol import Delta as Part
 from engine.protocol import Finished, Prefill, Sampling, Timings, TokenInfo, Usage
 from engine.text.template import ChatTemplate
@@ -110,10 +109,6 @@ def test_what_says_how_to_think_is_one_thing() -> None:
     assert thinking(think=True, chat_template_kwargs={"enable_thinking": False}) == (False, "", True)
 
 
-def asked(running: Running) -> list[AddRequest]:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)]
-
-
 def events(answer: httpx.Response) -> list[dict[str, Any]]:
     *parts, end = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line.startswith("data: ")]
     assert end == "[DONE]"
@@ -122,7 +117,7 @@ def events(answer: httpx.Response) -> list[dict[str, Any]]:
 
 def test_each_part_of_a_stream_tells_its_usage(http: httpx.Client, running: Running) -> None:
     chunks = events(http.post("/v1/chat/completions", json=CHAT["guidellm"][0]))
-    size = len(asked(running)[0].prompt_ids)
+    size = len(running.asked[0].prompt_ids)
     told = [chunk["usage"]["completion_tokens"] for chunk in chunks]
     assert (told[0], told[-1]) == (0, 8)
     assert told == sorted(told)
@@ -202,16 +197,16 @@ def test_the_last_message_of_the_assistant_is_continued(http: httpx.Client, runn
     def prompt(content: str = "so ", **fields: Any) -> str:
         message = {"role": "assistant", "content": content, **fields.pop("last", {})}
         assert http.post("/v1/chat/completions", json={"messages": [*MESSAGES, message], **fields}).status_code == 200
-        text: str = loaded.files.tokenizer.decode(asked(running)[-1].prompt_ids, skip_special=False)
+        text: str = loaded.files.tokenizer.decode(running.last.prompt_ids, skip_special=False)
         return text.split("<|im_start|>assistant\n", 1)[1]
 
     assert prompt() == prompt(continue_final_message=True) == prompt(last={"prefix": True}) == "so "
     assert prompt(add_generation_prompt=False) == "so "
-    assert asked(running)[-1].prefilled
-    assert not asked(running)[-1].continues, "what it thinks is told apart still"
+    assert running.last.prefilled
+    assert not running.last.continues, "what it thinks is told apart still"
     assert prompt(add_generation_prompt=True) == "so <|im_end|>\n<|im_start|>assistant\n"
     assert prompt(continue_final_message=False) == "so <|im_end|>\n<|im_start|>assistant\n"
-    assert not asked(running)[-1].prefilled
+    assert not running.last.prefilled
     # A template that shows no such message, or refuses it: what begins a turn, then the text.
     loaded.files.template = ChatTemplate("{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
     assert prompt() == "so "
@@ -222,12 +217,12 @@ def test_a_continued_message_is_recognised_when_it_comes_back_as_one(http: httpx
     running.engine.loaded = running.engine._model("/models/tiny")
     said = [*MESSAGES, {"role": "assistant", "content": "keys"}]
     answer = http.post("/v1/chat/completions", json={"messages": said, "max_tokens": 3}).json()
-    first = list(asked(running)[-1].prompt_ids)
+    first = list(running.last.prompt_ids)
     whole = "keys" + answer["choices"][0]["message"]["content"]
     http.post(
         "/v1/chat/completions", json={"messages": [*MESSAGES, {"role": "assistant", "content": whole}, *MESSAGES]}
     )
-    assert list(asked(running)[-1].prompt_ids)[: len(first) + 2] == [*first, *first[::-1][:2]]
+    assert list(running.last.prompt_ids)[: len(first) + 2] == [*first, *first[::-1][:2]]
 
 
 def test_several_prompts_are_echoed_with_what_is_known_of_them(http: httpx.Client, running: Running) -> None:
@@ -247,7 +242,7 @@ def test_several_prompts_are_echoed_with_what_is_known_of_them(http: httpx.Clien
     assert choice["logprobs"]["text_offset"] == [0, 1, 2, 3]
     assert choice["logprobs"]["top_logprobs"][:2] == [None, {tokenizer.piece(7): -0.1, tokenizer.piece(8): -0.25}]
     assert other["logprobs"]["token_logprobs"] == [None, -0.25, -0.5]
-    assert [command.prompt_logprobs for command in asked(running)] == [1, 1]
+    assert [command.prompt_logprobs for command in running.asked] == [1, 1]
     chunks = events(http.post("/v1/completions", json={**body, "stream": True}))
     for whole in answer["choices"]:
         mine = [each["choices"][0] for each in chunks if each["choices"][0]["index"] == whole["index"]]
@@ -264,7 +259,7 @@ def test_prompts_are_told_in_vllms_shape(http: httpx.Client, running: Running) -
     assert (first["prompt_logprobs"], other["prompt_logprobs"]) == ([None, {"7": likeliest}], [None])
     assert first["logprobs"]["top_logprobs"][1] == {piece(7): -0.25}, "echo was asked for no other"
     chat = http.post("/v1/chat/completions", json={"messages": MESSAGES, "prompt_logprobs": 1}).json()
-    ids = asked(running)[-1].prompt_ids
+    ids = running.last.prompt_ids
     own = {"logprob": -0.25, "rank": None, "decoded_token": piece(ids[1])}
     assert chat["prompt_logprobs"][1] == {"7": likeliest, str(ids[1]): own}
     assert len(chat["prompt_logprobs"]) == len(ids)
@@ -282,7 +277,7 @@ def test_a_prompt_is_echoed_without_an_answer(http: httpx.Client, running: Runni
         assert text == {0: "The keys", 1: "and"}
         assert all(choice["logprobs"] is None for choice in choices)
         assert choices[-1]["finish_reason"] == "stop"  # as the engine of these tests ends all
-    assert [command.prompt_logprobs for command in asked(running)] == [None] * 4
+    assert [command.prompt_logprobs for command in running.asked] == [None] * 4
     assert http.post("/v1/completions", json={"prompt": ["a", "b"], "max_tokens": 2}).json()["choices"][1]["text"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -10,9 +9,7 @@ import openai
 import pytest
 
 from engine.doors.http.responses.compaction import ASKS, NOT_WHOLE
-from engine.loop.commands import AddRequest
 from tests.engine.doors.network.conftest import Running
-from tests.kit.servers import TOKEN
 from tests.kit.tool_scripts import QWEN
 
 SUMMARY = "We launch on Tuesday."
@@ -33,35 +30,24 @@ def summing(running: Running) -> Running:
     return running
 
 
-@pytest.fixture
-def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0) as client:
-        yield client
-
-
-def asked(running: Running) -> str:
-    command = [each for each in running.engine.seen if isinstance(each, AddRequest)][-1]
-    return str(running.engine.loaded.files.tokenizer.decode(command.prompt_ids, skip_special=False))
-
-
 def test_a_conversation_goes_on_from_its_summary(api: openai.OpenAI, summing: Running) -> None:
     made = api.responses.compact(model="tiny", input=TALK, instructions="You launch.", prompt_cache_key="a")
-    assert "system\nYou launch.\n\nBe kind.<" in asked(summing)
-    assert "on Tuesday" in asked(summing)
-    assert asked(summing).endswith(f"<|im_start|>user\n{ASKS}<|im_end|>\n<|im_start|>assistant\n")
+    assert "system\nYou launch.\n\nBe kind.<" in summing.prompt
+    assert "on Tuesday" in summing.prompt
+    assert summing.prompt.endswith(f"<|im_start|>user\n{ASKS}<|im_end|>\n<|im_start|>assistant\n")
     assert [(item.type, getattr(item, "role", "")) for item in made.output] == [
         ("message", "developer"), ("message", "user"), ("compaction", ""),
     ]  # fmt: skip
     assert made.object == "response.compaction"
-    [command] = [each for each in summing.engine.seen if isinstance(each, AddRequest)]
+    [command] = summing.asked
     assert command.sampling.max_tokens == summing.engine.context // 4
     assert made.usage.total_tokens == made.usage.input_tokens + made.usage.output_tokens > 20
     kept: Any = [item.to_dict(warnings=False) for item in made.output]
     api.responses.create(model="tiny", input=[*kept, {"role": "user", "content": "And then?"}])
-    first, summary, last = asked(summing).split("<|im_start|>user\n")[1:]
+    first, summary, last = summing.prompt.split("<|im_start|>user\n")[1:]
     assert (first, last.partition("<")[0]) == ("When do we launch?<|im_end|>\n", "And then?")
     assert SUMMARY in summary
-    assert "On Tuesday, then" not in asked(summing)
+    assert "On Tuesday, then" not in summing.prompt
     with pytest.raises(openai.NotFoundError):
         api.responses.retrieve(made.id)
 
@@ -70,7 +56,7 @@ def test_what_is_stored_is_compacted_by_its_name(api: openai.OpenAI, summing: Ru
     stored = api.responses.create(model="tiny", input="abc")
     made = api.responses.compact(model="tiny", previous_response_id=stored.id)
     assert [item.type for item in made.output] == ["message", "compaction"]
-    assert f"assistant\n{SUMMARY}" in asked(summing)
+    assert f"assistant\n{SUMMARY}" in summing.prompt
 
 
 def test_a_summary_that_is_not_whole_says_so(summing: Running) -> None:

@@ -22,10 +22,6 @@ def compare(client: Client, **fields: Any) -> Any:
     return client.until(p.Compared)
 
 
-def requests(running: Running) -> list[AddRequest]:
-    return [c for c in running.engine.seen if isinstance(c, AddRequest)]
-
-
 def test_a_request_switch_is_interleaved_and_gives_a_ratio(client: Client, running: Running) -> None:
     compared = compare(client, key="kv_cache", rounds=2)
     assert compared.values == [False, True]
@@ -37,7 +33,7 @@ def test_a_request_switch_is_interleaved_and_gives_a_ratio(client: Client, runni
     assert compared.near_tie is None
     progress = [m for m in client.passed if isinstance(m, p.CompareProgress)]
     assert [m.done for m in progress][-1] == progress[-1].total == 6
-    sent = requests(running)
+    sent = running.asked
     ways = [c.optimisations["kv_cache"] for c in sent]
     assert all({ways[i], ways[i + 1]} == {False, True} for i in range(0, 6, 2))
     assert len({c.sampling.seed for c in sent}) == 1
@@ -53,7 +49,7 @@ def test_each_pair_begins_with_the_side_that_was_drawn(
     drawn = iter([(1, 0), (0, 1), (1, 0)])
     monkeypatch.setattr(comparing.random, "sample", lambda sides, count: next(drawn))
     compare(client, key="kv_cache", rounds=3)
-    ways = [command.optimisations["kv_cache"] for command in requests(running)]
+    ways = [command.optimisations["kv_cache"] for command in running.asked]
     assert ways[2:] == [True, False, False, True, True, False]
 
 
@@ -97,8 +93,8 @@ def test_reloads_are_taken_in_pairs_too(client: Client, running: Running) -> Non
 
 def test_a_seed_that_was_given_is_kept(client: Client, running: Running) -> None:
     compare(client, key="kv_cache", rounds=1, sampling=p.Sampling(seed=11, max_tokens=2))
-    assert {c.sampling.seed for c in requests(running)} == {11}
-    assert {c.sampling.max_tokens for c in requests(running)} == {2}
+    assert {c.sampling.seed for c in running.asked} == {11}
+    assert {c.sampling.max_tokens for c in running.asked} == {2}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +123,7 @@ def test_a_refused_value_ends_it_and_is_said(client: Client, running: Running) -
 def test_cancel(client: Client, running: Running) -> None:
     running.engine.gate.clear()
     client.send(p.Compare(id="c", key="token_budget", prompt="abcdef"))
-    while not requests(running):
+    while not running.asked:
         client.send(p.CountTokens(id="x", prompt="x"))
         client.until(p.Counted)
     client.send(p.Cancel(id="c"))
@@ -204,7 +200,7 @@ def test_tools_are_in_the_prompt_as_they_were_for_the_answer(client: Client, run
     client.send(p.Generate(id="g", prompt=chat, tools=tools))
     client.until(p.Finished)
     compared = compare(client, key="kv_cache", rounds=1, prompt=chat, tools=tools)
-    answer, *runs = requests(running)
+    answer, *runs = running.asked
     assert "Tells it." in running.engine.loaded.files.tokenizer.decode(answer.prompt_ids)
     assert len(runs) == 2 + len(compared.runs)
     assert all((run.prompt_ids, run.tools) == (answer.prompt_ids, tools) for run in runs)
@@ -268,7 +264,7 @@ def test_what_one_answer_cannot_show_is_refused_with_the_place_that_can(client: 
     error = client.until(p.Error)
     assert (error.code, error.id) == ("bad_option", "c")
     assert "kvasir bench --scheduling" in error.message
-    assert requests(running) == []
+    assert running.asked == []
 
 
 def test_every_switch_has_a_figure_or_says_where_it_is_measured() -> None:
@@ -296,13 +292,13 @@ def test_an_approximation_that_changed_nothing_says_so(client: Client, running: 
 def test_a_replayed_prompt_is_read_anew(client: Client, running: Running) -> None:
     """The prefix cache is off while other switches are measured, and both ways for itself."""
     compare(client, key="kv_cache", rounds=1)
-    assert [c.optimisations["prefix_cache"] for c in requests(running)] == [False] * 4
+    assert [c.optimisations["prefix_cache"] for c in running.asked] == [False] * 4
     running.engine.seen.clear()
     compare(client, key="token_budget", rounds=1)
-    assert [c.optimisations for c in requests(running)] == [{"prefix_cache": False}] * 4
+    assert [c.optimisations for c in running.asked] == [{"prefix_cache": False}] * 4
     running.engine.seen.clear()
     compare(client, key="prefix_cache", rounds=1)
-    assert sorted(c.optimisations["prefix_cache"] for c in requests(running)) == [False, False, True, True]
+    assert sorted(c.optimisations["prefix_cache"] for c in running.asked) == [False, False, True, True]
 
 
 def test_an_answer_that_is_cut_for_time_says_so(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from engine.loop.commands import AddRequest
 from engine.protocol import ThinkingModes
 from tests.engine.doors.network.conftest import Running
-from tests.kit.servers import TOKEN
 
 TEXT = "The package arrived with a broken screen."
 QUESTIONS: Any = [
@@ -35,22 +32,6 @@ def longer(running: Running) -> None:
     running.engine.loaded = running.engine._model("/models/tiny")
 
 
-@pytest.fixture
-def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
-        yield client
-
-
-@pytest.fixture
-def refused(refusing: Running) -> Iterator[httpx.Client]:
-    with refusing.http() as client:
-        yield client
-
-
-def asked(running: Running) -> list[AddRequest]:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)]
-
-
 def shares(count: int) -> list[float]:
     """Probabilities of so many options, each one less likely than the one before by e."""
     found = [math.exp(-number) for number in range(count)]
@@ -70,7 +51,7 @@ def test_each_question_is_answered_by_the_probabilities_of_its_letters(api: open
     assert [each["probability"] for each in choice["probabilities"]] == pytest.approx(shares(3))
     assert score["score"] == pytest.approx(shares(2)[1])
     assert [(each["value"], each["label"]) for each in score["probabilities"]] == [(0, "whole"), (1, "broken")]
-    commands = asked(running)
+    commands = running.asked
     assert (done.usage.output_tokens, done.usage.input_tokens) == (3, sum(len(each.prompt_ids) for each in commands))
     words = running.engine.loaded.files.tokenizer
     assert [[words.decode([id]) for id in each.sampling.logit_bias] for each in commands] == [
@@ -86,7 +67,7 @@ def test_each_question_is_answered_by_the_probabilities_of_its_letters(api: open
 def test_a_conversation_keeps_its_turns(http: httpx.Client, running: Running) -> None:
     turns = [{"role": "user", "content": "abc"}, {"role": "assistant", "content": "def"}]
     http.post("/decisions", json={"input": turns, "questions": QUESTIONS[:1]}).raise_for_status()
-    (command,) = asked(running)
+    (command,) = running.asked
     text = running.engine.loaded.files.tokenizer.decode(command.prompt_ids, skip_special=False)
     assert "user\nabc<|im_end|>\n<|im_start|>assistant\ndef<|im_end|>\n<|im_start|>user\nIs the screen broken?" in text
 

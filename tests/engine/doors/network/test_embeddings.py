@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,8 @@ from engine.formats.pooling import PROMPTS
 from engine.loop.commands import AddRequest
 from tests.engine.doors.network.conftest import Running
 from tests.engine.doors.network.fake import embedding
-from tests.kit.servers import TOKEN
 
 TEXTS = ["abc", "Grüße", "abc def"]
-
-
-@pytest.fixture
-def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
-        yield client
-
-
-@pytest.fixture
-def other(running: Running) -> Iterator[ollama.Client]:
-    with ollama.Client(running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as client:
-        yield client
-
-
-@pytest.fixture
-def refused(refusing: Running) -> Iterator[httpx.Client]:
-    with refusing.http() as client:
-        yield client
 
 
 def ids(running: Running, text: str) -> list[int]:
@@ -50,10 +31,6 @@ def ids(running: Running, text: str) -> list[int]:
 def expected(running: Running, texts: Sequence[str], dimensions: int = 8) -> np.ndarray:
     rows = np.stack([embedding(ids(running, text)) for text in texts])[:, :dimensions]
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
-
-
-def asked(running: Running) -> list[AddRequest]:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)]
 
 
 @pytest.mark.parametrize("form", ["float", "base64", None])
@@ -69,7 +46,7 @@ def test_openais_client_gets_a_vector_for_each_text(api: openai.OpenAI, running:
     np.testing.assert_allclose(found, expected(running, TEXTS), rtol=1e-6)
     count = sum(len(ids(running, text)) for text in TEXTS)
     assert (done.model, done.usage.prompt_tokens, done.usage.total_tokens) == ("tiny", count, count)
-    assert [command.pooling for command in asked(running)] == ["mean"] * 3
+    assert [command.pooling for command in running.asked] == ["mean"] * 3
 
 
 def test_ids_and_dimensions(api: openai.OpenAI, running: Running) -> None:
@@ -87,7 +64,7 @@ def test_the_models_own_pooling_unless_another_is_asked_for(api: openai.OpenAI, 
     assert (model.model_extra or {})["capabilities"] == ["embedding"]
     api.embeddings.create(model="tiny", input="abc")
     api.embeddings.create(model="tiny", input="abc", extra_body={"pooling": "cls"})
-    assert [command.pooling for command in asked(running)] == ["last", "cls"]
+    assert [command.pooling for command in running.asked] == ["last", "cls"]
 
 
 @pytest.mark.parametrize("name", ["normalize", "use_activation"])
@@ -102,7 +79,7 @@ def test_a_conversation_is_embedded_as_the_template_writes_it(http: httpx.Client
         for opens in (False, True):
             running.engine.seen.clear()
             http.post(path, json=body | {"add_generation_prompt": opens} | more).raise_for_status()
-            (command,) = asked(running)
+            (command,) = running.asked
             written = http.post(
                 "/tokenize", json=body | {"add_generation_prompt": opens, "continue_final_message": False}
             )
@@ -115,7 +92,7 @@ def test_a_text_is_cut_on_the_side_that_is_asked_for(http: httpx.Client, running
         running.engine.seen.clear()
         body = {"input": "abc def", "truncate_prompt_tokens": 3, "truncation_side": side}
         http.post("/v1/embeddings", json=body).raise_for_status()
-        assert list(asked(running)[0].prompt_ids) == kept
+        assert list(running.asked[0].prompt_ids) == kept
 
 
 def test_cohere_tells_each_form(http: httpx.Client, running: Running) -> None:
@@ -145,7 +122,7 @@ def test_coheres_kinds_of_text_have_the_words_of_their_makers(
     for kind, prefix in (("search_query", "find: "), ("clustering", "group: "), ("search_document", "")):
         running.engine.seen.clear()
         http.post("/v2/embed", json={"texts": ["abc"], "input_type": kind}).raise_for_status()
-        assert list(asked(running)[0].prompt_ids) == ids(running, prefix + "abc")
+        assert list(running.asked[0].prompt_ids) == ids(running, prefix + "abc")
 
 
 def test_cohere_cuts_what_is_too_long_as_it_is_told(http: httpx.Client, running: Running) -> None:
@@ -153,7 +130,7 @@ def test_cohere_cuts_what_is_too_long_as_it_is_told(http: httpx.Client, running:
     for side, kept in (("START", whole[-64:]), ("END", whole[:64])):
         running.engine.seen.clear()
         http.post("/v2/embed", json={"texts": ["abc " * 40], "truncate": side}).raise_for_status()
-        assert list(asked(running)[0].prompt_ids) == kept
+        assert list(running.asked[0].prompt_ids) == kept
     assert http.post("/v2/embed", json={"texts": ["abc " * 40], "truncate": "NONE"}).status_code == 400
 
 
@@ -241,27 +218,27 @@ def test_a_server_that_stops_ends_the_request(running: Running) -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
 
 
-def test_ollamas_client(other: ollama.Client, running: Running) -> None:
-    done = other.embed("tiny:latest", TEXTS, options={"num_ctx": 64, "temperature": 0.1}, keep_alive="5m")
+def test_ollamas_client(llama: ollama.Client, running: Running) -> None:
+    done = llama.embed("tiny:latest", TEXTS, options={"num_ctx": 64, "temperature": 0.1}, keep_alive="5m")
     np.testing.assert_allclose(np.array(done.embeddings), expected(running, TEXTS), rtol=1e-6)
     assert done.prompt_eval_count == sum(len(ids(running, text)) for text in TEXTS)
     assert (done.model, done.total_duration is not None) == ("tiny:latest", True)
-    short = other.embed("tiny", TEXTS[0], dimensions=3)
+    short = llama.embed("tiny", TEXTS[0], dimensions=3)
     np.testing.assert_allclose(np.array(short.embeddings), expected(running, TEXTS[:1], 3), rtol=1e-6)
-    assert list(other.embed("tiny", []).embeddings) == []
-    older = other.embeddings("tiny", TEXTS[1])
+    assert list(llama.embed("tiny", []).embeddings) == []
+    older = llama.embeddings("tiny", TEXTS[1])
     np.testing.assert_allclose(np.array(older.embedding), expected(running, TEXTS[1:2])[0], rtol=1e-6)
     running.engine.loaded.pooling = "mean"
-    assert other.show("tiny").capabilities == ["embedding"]
+    assert llama.show("tiny").capabilities == ["embedding"]
 
 
-def test_ollama_cuts_what_is_too_long_unless_told_not_to(other: ollama.Client, running: Running) -> None:
+def test_ollama_cuts_what_is_too_long_unless_told_not_to(llama: ollama.Client, running: Running) -> None:
     long = "abc " * 40
-    other.embed("tiny", [long])
-    (cut,) = asked(running)
+    llama.embed("tiny", [long])
+    (cut,) = running.asked
     assert list(cut.prompt_ids) == ids(running, long)[:64]
     with pytest.raises(ollama.ResponseError, match="maximum context length") as refusal:
-        other.embed("tiny", [long], truncate=False)
+        llama.embed("tiny", [long], truncate=False)
     assert refusal.value.status_code == 400
 
 

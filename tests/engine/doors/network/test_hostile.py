@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 import torch
-from websockets.sync.client import connect
 
-from engine.loop.commands import AddRequest
 from engine.loop.stepper import LOST_GRAMMAR
 from engine.protocol import Set, keys
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from tests.engine.doors.network.conftest import Running, is_error
 from tests.engine.text.samples import write_folder
-from tests.kit.servers import TOKEN, Client, Serving
+from tests.kit.servers import Client, Serving
 from tests.kit.tool_scripts import QWEN, SCHEMA
 
 PICTURE = "iVBORw0KGgo="
@@ -194,11 +192,6 @@ def tooled() -> Iterator[Running]:
     made.stop()
 
 
-def prompt(running: Running) -> str:
-    command = [each for each in running.engine.seen if isinstance(each, AddRequest)][-1]
-    return str(running.engine.loaded.files.tokenizer.decode(command.prompt_ids, skip_special=False))
-
-
 @pytest.mark.parametrize("path", DIALECTS)
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_breaks_servers_is_answered_or_refused(case: str, path: str, tooled: Running) -> None:
@@ -213,7 +206,7 @@ def test_what_breaks_servers_is_answered_or_refused(case: str, path: str, tooled
     assert answer.status_code == status, answer.text[:500]
     if status == 200:
         assert "said" in answer.text
-        assert words in prompt(tooled)
+        assert words in tooled.prompt
     else:
         assert is_error(path, answer.json())
         assert words in answer.text
@@ -247,7 +240,7 @@ def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     torch.set_num_threads(1)
     made = Serving(folder)
-    with connect(f"ws://127.0.0.1:{made.server.port}/ws", compression=None) as socket:
+    with made.connect() as socket:
         client = Client(socket)
         while made.engine.loaded is None:
             client.receive()
@@ -259,8 +252,7 @@ def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
 
 @pytest.fixture
 def http(serving: Serving) -> Iterator[httpx.Client]:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{serving.server.port}", headers=headers, timeout=300) as client:
+    with serving.http() as client:
         yield client
 
 
@@ -295,7 +287,6 @@ WITHIN = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", DIALECTS)
 def test_a_client_that_leaves_within_a_call_leaves_nothing_behind(
     path: str, http: httpx.Client, serving: Serving

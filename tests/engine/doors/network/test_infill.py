@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.loop.commands import AddRequest
 from engine.text.tokenizer import Tokenizer
 from tests.engine.doors.network.conftest import Running
 from tests.engine.text.samples import byte_level
@@ -35,15 +34,10 @@ def filling(running: Running) -> Iterator[httpx.Client]:
         yield http
 
 
-def prompt(running: Running) -> str:
-    command = [each for each in running.engine.seen if isinstance(each, AddRequest)][-1]
-    return str(running.engine.loaded.files.tokenizer.decode(command.prompt_ids, skip_special=False))
-
-
 def test_llamacpps_infill(filling: httpx.Client, running: Running) -> None:
     body = {"input_prefix": "def ", "prompt": "f(", "input_suffix": "):\n", "n_predict": 9, **EXTRA}
     whole = filling.post("/infill", json=body).json()
-    assert prompt(running) == ASKED
+    assert running.prompt == ASKED
     assert (whole["content"], whole["stop"], whole["stop_type"], whole["tokens_predicted"]) == ("a, b", True, "eos", 4)
     lines = filling.post("/infill", json={**body, "stream": True}).text.split("\n\n")
     parts = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
@@ -54,10 +48,10 @@ def test_llamacpps_infill(filling: httpx.Client, running: Running) -> None:
 
 def test_suffixes_of_completions(filling: httpx.Client, running: Running) -> None:
     openai = filling.post("/v1/completions", json={"prompt": "def f(", "suffix": "):\n", "max_tokens": 9})
-    assert (openai.json()["choices"][0]["text"], prompt(running)) == ("a, b", ASKED)
+    assert (openai.json()["choices"][0]["text"], running.prompt) == ("a, b", ASKED)
     body = {"model": "tiny", "prompt": "def f(", "suffix": "):\n", "stream": False}
     ollama = filling.post("/api/generate", json=body)
-    assert (ollama.json()["response"], prompt(running)) == ("a, b", ASKED)
+    assert (ollama.json()["response"], running.prompt) == ("a, b", ASKED)
     formed = filling.post("/api/generate", json={**body, "format": "json"})
     assert (formed.status_code, "suffix" in formed.json()["error"]) == (400, True)
     echo = filling.post("/v1/completions", json={"prompt": "a", "suffix": "b", "echo": True})

@@ -10,19 +10,8 @@ import pytest
 
 from engine.doors.http.llamacpp.types import NEVER
 from engine.doors.http.timings import AnswerPace
-from engine.loop.commands import AddRequest
 from engine.protocol import Delta, Prefill, TokenInfo
 from tests.engine.doors.network.conftest import Running
-
-
-def asked(running: Running) -> AddRequest:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
-
-
-def expected(running: Running) -> str:
-    command = asked(running)
-    ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
-    return str(running.engine.loaded.files.tokenizer.decode(ids))
 
 
 def events(http: httpx.Client, path: str, body: Any) -> list[dict[str, Any]]:
@@ -35,22 +24,22 @@ def test_a_whole_completion(http: httpx.Client, running: Running) -> None:
     running.engine.says_length, running.engine.cached = True, 2
     body = {"prompt": "abc def", "n_predict": 3, "seed": 5, "stop": ["x"], "return_tokens": True, "n_probs": 2}
     told = http.post("/completion", json=body).json()
-    assert (told["content"], told["stop"], told["stop_type"]) == (expected(running), True, "limit")
-    prompt = asked(running).prompt_ids
+    assert (told["content"], told["stop"], told["stop_type"]) == (running.expected, True, "limit")
+    prompt = running.last.prompt_ids
     assert (told["tokens"], told["prompt"]) == (prompt[::-1][:3], "abc def")
     assert (told["tokens_predicted"], told["tokens_evaluated"], told["tokens_cached"]) == (3, len(prompt), 2)
     assert (told["truncated"], told["has_new_line"], told["stopping_word"]) == (False, False, "")
     settings = told["generation_settings"]
     assert (settings["n_predict"], settings["seed"], settings["stop"], settings["n_probs"]) == (3, 7, ["x"], 2)
     assert (told["timings"]["prompt_n"], told["timings"]["predicted_n"]) == (len(prompt) - 2, 3)
-    assert asked(running).optimisations == {}
+    assert running.last.optimisations == {}
     first = told["completion_probabilities"][0]
     assert (first["id"], first["logprob"], len(first["top_logprobs"])) == (told["tokens"][0], -0.5, 2)
     few = http.post(
         "/completion", json={**body, "response_fields": ["timings/prompt_n", "stop", "no"], "cache_prompt": False}
     )
     few = few.json()
-    assert asked(running).optimisations == {"prefix_cache": False}
+    assert running.last.optimisations == {"prefix_cache": False}
     assert few == {"timings/prompt_n": len(prompt) - 2, "stop": True}
 
 
@@ -58,14 +47,14 @@ def test_a_completion_in_parts(http: httpx.Client, running: Running) -> None:
     body = {"prompt": "abc def", "n_predict": 4, "return_progress": True, "timings_per_token": True}
     parts = events(http, "/completion", body | {"n_probs": 1, "post_sampling_probs": True})
     progress, parts = parts[:2], parts[2:]
-    assert [each["prompt_progress"]["processed"] for each in progress] == [0, len(asked(running).prompt_ids)]
+    assert [each["prompt_progress"]["processed"] for each in progress] == [0, len(running.last.prompt_ids)]
     assert [each["timings"]["prompt_ms"] > 0 for each in progress] == [False, True]
-    assert "".join(part["content"] for part in parts) == expected(running)
+    assert "".join(part["content"] for part in parts) == running.expected
     assert [part["stop"] for part in parts] == [False] * 4 + [True]
     assert [part["tokens_predicted"] for part in parts] == [1, 2, 3, 4, 4]
     assert all(len(part["tokens"]) == len(part["completion_probabilities"]) == 1 for part in parts[:-1])
     assert 0 < parts[0]["completion_probabilities"][0]["top_probs"][0]["prob"] < 1
-    assert asked(running).sampling.logprobs_drawn
+    assert running.last.sampling.logprobs_drawn
 
 
 def test_prompts_in_all_forms(http: httpx.Client, running: Running) -> None:
@@ -75,7 +64,7 @@ def test_prompts_in_all_forms(http: httpx.Client, running: Running) -> None:
     assert [each["index"] for each in told] == [0, 1, 2, 3, 4]
     assert len({each["content"] for each in told}) == 1
     http.post("/completion", json={"prompt": [5, "abc", 6]}).raise_for_status()
-    assert asked(running).prompt_ids == [5, *running.engine.loaded.files.tokenizer.encode("abc", special=False), 6]
+    assert running.last.prompt_ids == [5, *running.engine.loaded.files.tokenizer.encode("abc", special=False), 6]
 
 
 def test_tokens_are_barred(http: httpx.Client, running: Running) -> None:
@@ -86,7 +75,7 @@ def test_tokens_are_barred(http: httpx.Client, running: Running) -> None:
         body = {"prompt": "abc", "logit_bias": given, "ignore_eos": True}
         told = http.post("/completion", json=body).json()["generation_settings"]["logit_bias"]
         assert told == [{"token": 5, "bias": -1}, {"token": a, "bias": None}, {"token": 2, "bias": None}]
-        assert asked(running).sampling.logit_bias == {5: -1, a: NEVER, 2: NEVER}
+        assert running.last.sampling.logit_bias == {5: -1, a: NEVER, 2: NEVER}
 
 
 def test_a_bare_address_is_openais_where_a_model_is_named(http: httpx.Client) -> None:
@@ -140,7 +129,7 @@ def test_metrics_by_llamacpps_names(http: httpx.Client, running: Running) -> Non
     scraped = http.get("/metrics")
     found = dict(line.split(" ") for line in scraped.text.splitlines() if line.startswith("llamacpp:"))
     assert int(found["llamacpp:n_decode_total"]) == 3
-    assert int(found["llamacpp:n_tokens_max"]) == 3 + len(asked(running).prompt_ids)
+    assert int(found["llamacpp:n_tokens_max"]) == 3 + len(running.last.prompt_ids)
     assert int(found["llamacpp:requests_processing"]) == 0
     assert int(scraped.headers["process-start-time-unix"]) > 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -13,81 +12,57 @@ import pytest
 from engine.doors.http.fields import BadField
 from engine.doors.http.ollama.routes import ELSEWHERE
 from engine.doors.http.ollama.types import OllamaChat
-from engine.loop.commands import AddRequest
 from engine.protocol import Thinking, Unload
 from tests.engine.doors.network.conftest import Running
-from tests.kit.servers import TOKEN
 
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
 
 
-@pytest.fixture
-def api(running: Running) -> Iterator[ollama.Client]:
-    with ollama.Client(running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as client:
-        yield client
-
-
-@pytest.fixture
-def refused(refusing: Running) -> Iterator[httpx.Client]:
-    with refusing.http() as client:
-        yield client
-
-
-def last(running: Running) -> AddRequest:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
-
-
-def expected(running: Running) -> str:
-    command = last(running)
-    ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
-    return running.engine.loaded.files.tokenizer.decode(ids)
-
-
-def test_chat_whole_and_streamed(api: ollama.Client, running: Running) -> None:
+def test_chat_whole_and_streamed(llama: ollama.Client, running: Running) -> None:
     options = {"num_predict": 6, "seed": 3, "temperature": 0.5, "stop": ["x"], "repeat_penalty": 1.1, "num_ctx": 64}
-    done = api.chat("tiny:latest", MESSAGES, options=options, keep_alive="5m")
-    assert (done.message.role, done.message.content, done.done) == ("assistant", expected(running), True)
-    assert (done.prompt_eval_count, done.eval_count) == (len(last(running).prompt_ids), 6)
-    sampling = last(running).sampling
+    done = llama.chat("tiny:latest", MESSAGES, options=options, keep_alive="5m")
+    assert (done.message.role, done.message.content, done.done) == ("assistant", running.expected, True)
+    assert (done.prompt_eval_count, done.eval_count) == (len(running.last.prompt_ids), 6)
+    sampling = running.last.sampling
     assert (sampling.seed, sampling.stop, sampling.temperature, sampling.max_tokens) == (3, ["x"], 0.5, 6)
     assert sampling.repetition_penalty == 1.1
-    parts = list(api.chat("tiny", MESSAGES, stream=True))
-    assert "".join(part.message.content or "" for part in parts) == expected(running)
+    parts = list(llama.chat("tiny", MESSAGES, stream=True))
+    assert "".join(part.message.content or "" for part in parts) == running.expected
     assert [part.done for part in parts] == [False] * (len(parts) - 1) + [True]
     assert parts[-1].done_reason == "stop"
     assert parts[-1].total_duration is not None
 
 
-def test_an_answer_goes_on_from_the_assistants_words(api: ollama.Client, running: Running) -> None:
-    api.chat("tiny", [*MESSAGES, {"role": "assistant", "content": "I"}])
-    assert last(running).prefilled
+def test_an_answer_goes_on_from_the_assistants_words(llama: ollama.Client, running: Running) -> None:
+    llama.chat("tiny", [*MESSAGES, {"role": "assistant", "content": "I"}])
+    assert running.last.prefilled
 
 
-def test_generate(api: ollama.Client, running: Running) -> None:
-    done = api.generate("tiny", "abc def", raw=True, options={"num_predict": 3})
-    assert done.response == expected(running)
-    assert last(running).continues
-    api.generate("tiny", "abc", system="brief")
-    rendered = running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False)
+def test_generate(llama: ollama.Client, running: Running) -> None:
+    done = llama.generate("tiny", "abc def", raw=True, options={"num_predict": 3})
+    assert done.response == running.expected
+    assert running.last.continues
+    llama.generate("tiny", "abc", system="brief")
+    rendered = running.engine.loaded.files.tokenizer.decode(running.last.prompt_ids, skip_special=False)
     assert rendered.startswith("<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nabc<|im_end|>")
 
 
-def test_models(api: ollama.Client, running: Running) -> None:
-    (model,) = api.list().models
+def test_models(llama: ollama.Client, running: Running) -> None:
+    (model,) = llama.list().models
     assert model.model == "tiny"
     assert model.details is not None
-    (there,) = api.ps().models
+    (there,) = llama.ps().models
     assert (there.name, there.context_length) == ("tiny", 64)
-    shown = api.show("tiny:latest")
+    shown = llama.show("tiny:latest")
     assert shown.capabilities == ["completion"]
     assert shown.modelinfo is not None
     assert shown.modelinfo[f"{shown.modelinfo['general.architecture']}.context_length"] == 64
 
 
-def test_nothing_is_asked_but_that_the_model_be_there_or_go(api: ollama.Client, running: Running) -> None:
-    assert api.generate("tiny").done_reason == "load"
-    assert api.generate("tiny", keep_alive=0).done_reason == "unload"
-    assert api.ps().models == []
+def test_nothing_is_asked_but_that_the_model_be_there_or_go(llama: ollama.Client, running: Running) -> None:
+    assert llama.generate("tiny").done_reason == "load"
+    assert llama.generate("tiny", keep_alive=0).done_reason == "unload"
+    assert llama.ps().models == []
     (gone,) = [command for command in running.engine.seen if isinstance(command, Unload)]
     assert (gone.path, gone.idle) == ("/models/tiny", True)
 
@@ -127,7 +102,7 @@ def test_the_rest_of_the_interface_says_what_to_do(refused: httpx.Client) -> Non
         assert (answer.status_code, answer.json()["error"].endswith(instead)) == (501, True)
 
 
-def test_an_error_within_a_stream_is_its_last_line(api: ollama.Client, running: Running) -> None:
+def test_an_error_within_a_stream_is_its_last_line(llama: ollama.Client, running: Running) -> None:
     running.engine.gate.clear()
     with running.http() as http, http.stream("POST", "/api/chat", json={"model": "tiny", "messages": MESSAGES}) as told:
         running.server.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import Mock
@@ -17,36 +16,14 @@ import pytest
 from engine.compute.sampling.params import resolve
 from engine.doors.http.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
 from engine.doors.http.openai.types import OpenAIChat
-from engine.loop.commands import AddRequest
 from engine.protocol import PROTOCOL, CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
 from engine.services import measured
 from engine.text.template import ChatTemplate
 from tests.engine.doors.network.conftest import Running
 from tests.engine.doors.network.fake import FakeProbes
-from tests.kit.servers import TOKEN
 
 SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
-
-
-def _api(running: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300)
-
-
-@pytest.fixture
-def api(running: Running) -> Iterator[openai.OpenAI]:
-    with _api(running) as client:
-        yield client
-
-
-def last(running: Running) -> AddRequest:
-    return [c for c in running.engine.seen if isinstance(c, AddRequest)][-1]
-
-
-def expected(running: Running) -> str:
-    command = last(running)
-    ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
-    return running.engine.loaded.files.tokenizer.decode(ids)
 
 
 def test_models(api: openai.OpenAI) -> None:
@@ -61,12 +38,12 @@ def test_chat(api: openai.OpenAI, running: Running) -> None:
     done = api.chat.completions.create(
         model="tiny", messages=MESSAGES, max_completion_tokens=6, n=2, seed=3, stop=["x"]
     )
-    assert [choice.message.content for choice in done.choices] == [expected(running)] * 2
+    assert [choice.message.content for choice in done.choices] == [running.expected] * 2
     assert [choice.finish_reason for choice in done.choices] == ["stop", "stop"]
     assert done.usage is not None
     assert done.usage.completion_tokens == 12
-    assert done.usage.total_tokens == 12 + len(last(running).prompt_ids)
-    sampling = last(running).sampling
+    assert done.usage.total_tokens == 12 + len(running.last.prompt_ids)
+    sampling = running.last.sampling
     assert (sampling.seed, sampling.stop, sampling.temperature, sampling.max_tokens) == (3, ["x"], None, 6)
 
 
@@ -82,7 +59,7 @@ def test_chat_in_parts_and_of_a_developer(api: openai.OpenAI, running: Running) 
         },
     ]
     api.chat.completions.create(model="", messages=parts)
-    rendered = running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False)
+    rendered = running.engine.loaded.files.tokenizer.decode(running.last.prompt_ids, skip_special=False)
     assert rendered.startswith("<|im_start|>system\nbrief<|im_end|>\n<|im_start|>user\nab<|im_end|>")
 
 
@@ -97,11 +74,11 @@ def test_chat_streams(api: openai.OpenAI, running: Running) -> None:
     )
     chunks = list(stream)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert text == expected(running)
+    assert text == running.expected
     assert chunks[0].choices[0].delta.to_dict() == {"role": "assistant", "content": None}
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage is not None
-    assert chunks[-1].usage.prompt_tokens == len(last(running).prompt_ids)
+    assert chunks[-1].usage.prompt_tokens == len(running.last.prompt_ids)
     logprobs = chunks[1].choices[0].logprobs
     assert logprobs is not None
     assert logprobs.content is not None
@@ -111,12 +88,12 @@ def test_chat_streams(api: openai.OpenAI, running: Running) -> None:
 
 def test_completion(api: openai.OpenAI, running: Running) -> None:
     done = api.completions.create(model="tiny", prompt="abc def", max_tokens=3, logprobs=1)
-    assert done.choices[0].text == expected(running)
-    assert last(running).continues
+    assert done.choices[0].text == running.expected
+    assert running.last.continues
     assert done.choices[0].logprobs is not None
     assert done.choices[0].logprobs.token_logprobs == [-0.5] * 3
-    stream = api.completions.create(model="tiny", prompt=last(running).prompt_ids, stream=True)  # type: ignore[call-overload]
-    assert "".join(chunk.choices[0].text for chunk in stream) == expected(running)
+    stream = api.completions.create(model="tiny", prompt=running.last.prompt_ids, stream=True)  # type: ignore[call-overload]
+    assert "".join(chunk.choices[0].text for chunk in stream) == running.expected
 
 
 def test_closing_a_stream_cancels(api: openai.OpenAI, running: Running) -> None:
@@ -266,7 +243,7 @@ def test_too_many_parts_are_refused_before_they_are_read(http: httpx.Client, mon
     ],
 )
 def test_what_would_change_the_answer_is_refused(refusing: Running, field: str, value: Any) -> None:
-    with _api(refusing) as api, pytest.raises(openai.BadRequestError, match="is not supported") as refused:
+    with refusing.openai() as api, pytest.raises(openai.BadRequestError, match="is not supported") as refused:
         api.chat.completions.create(model="tiny", messages=MESSAGES, extra_body={field: value})
     assert (refused.value.param, refused.value.code) == (field, "invalid_value")
     assert refusing.engine.seen == []
@@ -299,11 +276,11 @@ def test_what_asks_for_nothing_is_served(api: openai.OpenAI, running: Running) -
             "guided_json": None,
         },
     )
-    assert resolve(last(running).sampling, Sampling()).top_k == 0
-    assert last(running).service == ""
+    assert resolve(running.last.sampling, Sampling()).top_k == 0
+    assert running.last.service == ""
     api.completions.create(model="tiny", prompt="abc", n=2, best_of=2, echo=False, suffix=None)
     api.completions.create(model="tiny", prompt=[[5, 6]], max_tokens=1)
-    assert list(last(running).prompt_ids) == [5, 6]
+    assert list(running.last.prompt_ids) == [5, 6]
 
 
 def test_a_message_with_empty_fields_of_tools_is_served(api: openai.OpenAI) -> None:
@@ -397,7 +374,7 @@ def test_a_body_nested_without_an_end(http: httpx.Client) -> None:
 
 
 def test_without_a_model(empty: Running) -> None:
-    with openai.OpenAI(base_url=f"{empty.url}/v1", api_key=TOKEN, max_retries=0) as api:
+    with empty.openai() as api:
         assert list(api.models.list()) == []
         with pytest.raises(openai.InternalServerError, match="No model is loaded"):
             api.chat.completions.create(model="", messages=MESSAGES)
@@ -406,7 +383,7 @@ def test_without_a_model(empty: Running) -> None:
 def test_metrics(running: Running, api: openai.OpenAI, http: httpx.Client) -> None:
     api.completions.create(model="tiny", prompt="abc def")
     text = http.get("/metrics").text
-    generated = len(last(running).prompt_ids)
+    generated = len(running.last.prompt_ids)
     assert f"kvasir_generated_total {generated}\n" in text
     assert 'kvasir_memory_bytes{owner="weights",scope="process"} 1000\n' in text
     assert "# TYPE kvasir_steps_total counter\n" in text
@@ -431,7 +408,7 @@ def test_thinking_is_told_apart(api: openai.OpenAI, running: Running) -> None:
     running.engine.thinks = 4
     done = api.chat.completions.create(model="tiny", messages=MESSAGES, logprobs=True)
     message: Any = done.choices[0].message
-    whole = expected(running)
+    whole = running.expected
     assert message.reasoning_content + message.content == whole
     assert 0 < len(message.reasoning_content) < len(whole)
     assert done.usage is not None
@@ -455,7 +432,7 @@ def test_thinking_is_switched_by_the_template(api: openai.OpenAI, running: Runni
 
     def prompt(**extra: Any) -> str:
         api.chat.completions.create(model="tiny", messages=MESSAGES, **extra)
-        return str(loaded.files.tokenizer.decode(last(running).prompt_ids))
+        return str(loaded.files.tokenizer.decode(running.last.prompt_ids))
 
     assert prompt() == "|"
     assert prompt(extra_body={"chat_template_kwargs": {"enable_thinking": False}}) == "False|"
@@ -479,10 +456,10 @@ def test_past_thinking_reaches_the_template(api: openai.OpenAI, running: Running
     loaded.files.template = ChatTemplate("{% for m in messages %}{{ m.reasoning_content }};{% endfor %}")
     said: Any = [*MESSAGES, {"role": "assistant", "content": "a", "reasoning_content": "hm"}, *MESSAGES]
     api.chat.completions.create(model="tiny", messages=said)
-    assert loaded.files.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
+    assert loaded.files.tokenizer.decode(running.last.prompt_ids) == ";hm;;"
     said[1]["reasoning"] = said[1].pop("reasoning_content")
     api.chat.completions.create(model="tiny", messages=said)
-    assert loaded.files.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
+    assert loaded.files.tokenizer.decode(running.last.prompt_ids) == ";hm;;"
 
 
 def test_a_conversation_is_recognised_by_what_was_said(api: openai.OpenAI, running: Running) -> None:
@@ -496,7 +473,7 @@ def test_a_conversation_is_recognised_by_what_was_said(api: openai.OpenAI, runni
     before: list[int] = []
     for question in (" ehT", " so ehT", " ehT"):
         done = api.chat.completions.create(model="tiny", messages=messages, max_completion_tokens=3, n=2)
-        ids = list(last(running).prompt_ids)
+        ids = list(running.last.prompt_ids)
         assert ids[: len(before)] == before
         before = [*ids, *ids[::-1][:3]]
         assert tokenizer.encode(tokenizer.decode(before), special=False) != before
@@ -507,9 +484,9 @@ def test_a_conversation_is_recognised_by_what_was_said(api: openai.OpenAI, runni
 def test_a_completion_is_recognised_by_its_beginning(api: openai.OpenAI, running: Running) -> None:
     text = "The cache keeps keys"
     done = api.completions.create(model="tiny", prompt=text, max_tokens=50)
-    before = list(last(running).prompt_ids)
+    before = list(running.last.prompt_ids)
     api.completions.create(model="tiny", prompt=text + done.choices[0].text + " and values", max_tokens=1)
-    assert list(last(running).prompt_ids)[: 2 * len(before)] == [*before, *reversed(before)]
+    assert list(running.last.prompt_ids)[: 2 * len(before)] == [*before, *reversed(before)]
 
 
 def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: Running) -> None:
@@ -526,7 +503,7 @@ def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: R
     assert made.headers["x-kvasir-context-cut"].startswith("drop_middle; first=2; last=")
     made = create(model="tiny", messages=messages, max_tokens=2, extra_body={"overflow": "window"})
     assert made.headers["x-kvasir-context-cut"].startswith("window; sinks=4; window=144; tokens=")
-    assert last(running).window == 144
+    assert running.last.window == 144
     stream = create(model="tiny", messages=messages, max_tokens=2, stream=True, extra_body={"overflow": "drop_middle"})
     assert "drop_middle" in stream.headers["x-kvasir-context-cut"]
     short = create(model="tiny", messages=messages[-1:], max_tokens=2, extra_body={"overflow": "drop_middle"})
@@ -538,7 +515,7 @@ def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: R
         create(model="tiny", messages=long, extra_body={"overflow": "drop_middle"})
     ids = running.engine.loaded.files.tokenizer.encode("a " * 150)
     api.completions.create(model="tiny", prompt=ids, max_tokens=1, extra_body={"overflow": "window"})
-    assert last(running).window == 144
+    assert running.last.window == 144
 
 
 def test_tokens_found_in_the_cache_are_counted(api: openai.OpenAI, running: Running) -> None:
@@ -573,7 +550,7 @@ def test_the_cache_counters_are_scraped(running: Running, http: httpx.Client) ->
 )
 def test_a_tier_chooses_the_service_class(running: Running, http: httpx.Client, tier: str, service: str) -> None:
     http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "abc"}], "service_tier": tier})
-    assert last(running).service == service
+    assert running.last.service == service
     told = http.post("/v1/responses", json={"input": "abc", "service_tier": tier}).json()["service_tier"]
-    assert last(running).service == service
+    assert running.last.service == service
     assert told == {"interactive": "priority", "batch": "flex"}.get(service, "default")

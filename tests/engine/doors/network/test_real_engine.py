@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import torch
-from websockets.sync.client import connect
 
 from engine import protocol as p
 from engine.cache.policies import KeepAll
@@ -26,6 +27,7 @@ from engine.loop.commands import Inspect
 from engine.services.answers.compare import CHANCE
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
 from engine.services.probes import MachineProbes
+from tests.kit.apart import apart
 from tests.kit.servers import TOKEN, Client, Serving
 
 GREEDY = p.Sampling(temperature=0.0, max_tokens=12, seed=1, ignore_eos=True)
@@ -39,24 +41,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return gptq_folder(shape, tmp_path_factory.mktemp("models"))
 
 
-@pytest.fixture
-def serving(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+@contextmanager
+def serving_of(folder: Path) -> Iterator[Serving]:
     torch.set_num_threads(1)
-    made = Serving(folder)
-    yield made
-    made.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        made = Serving(folder)
+        yield made
+        made.stop()
 
 
 @pytest.fixture
-def client(serving: Serving) -> Iterator[Client]:
-    with connect(
-        f"ws://127.0.0.1:{serving.server.port}/ws", max_size=p.MAX_FRAME, max_queue=None, compression=None
-    ) as socket:
+def serving(folder: Path, home: Path) -> Iterator[Serving]:
+    with serving_of(folder) as made:
+        yield made
+
+
+@contextmanager
+def client_of(serving: Serving) -> Iterator[Client]:
+    with serving.connect(max_queue=None) as socket:
         client = Client(socket)
         while serving.engine.loaded is None:
             client.receive()
         yield client
+
+
+@pytest.fixture
+def client(serving: Serving) -> Iterator[Client]:
+    with client_of(serving) as made:
+        yield made
 
 
 def compare(client: Client, key: str, **fields: Any) -> Any:
@@ -76,7 +89,6 @@ def settled(client: Client, serving: Serving) -> None:
     client.until(p.Finished)
 
 
-@pytest.mark.slow
 def test_what_an_answer_took_is_kept_for_later_fits(client: Client, serving: Serving, folder: Path) -> None:
     sampling = p.Sampling(max_tokens=40, ignore_eos=True)
     plain: dict[str, p.Value] = {p.keys.SPECULATION: "off"}
@@ -119,7 +131,6 @@ def test_every_switch_of_the_cache_is_measured_and_put_back(client: Client, serv
     settled(client, serving)
 
 
-@pytest.mark.slow
 def test_a_compressed_cache_gives_other_answers_and_no_ratio(client: Client, serving: Serving) -> None:
     client.send(p.Set(key="kv_key_bits", value="2"))
     compared = compare(client, "kv_kind", rounds=1, values=["16bit", "int4"])
@@ -130,7 +141,6 @@ def test_a_compressed_cache_gives_other_answers_and_no_ratio(client: Client, ser
     assert min(compared.before, compared.after) > 0
 
 
-@pytest.mark.slow
 def test_page_policies_are_compared_over_a_cache_with_bounds(client: Client, serving: Serving) -> None:
     client.send(p.Set(key="quest_tokens", value=16))
     compared = compare(client, "page_policy", rounds=1, values=["keep_all", "quest"])
@@ -141,7 +151,6 @@ def test_page_policies_are_compared_over_a_cache_with_bounds(client: Client, ser
     assert not serving.engine.loaded.kind.bounds
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", ["kv_kind", "page_policy", "prefix_cache"])
 def test_a_cancelled_comparison_leaves_the_switch_as_it_was(client: Client, serving: Serving, key: str) -> None:
     client.send(p.Compare(id="c", key=key, prompt=PROMPT, sampling=GREEDY, rounds=20))
@@ -153,7 +162,6 @@ def test_a_cancelled_comparison_leaves_the_switch_as_it_was(client: Client, serv
     assert serving.value(key) == BY_KEY[key].default
 
 
-@pytest.mark.slow
 def test_a_cache_that_cannot_be_made_ends_the_comparison_and_the_old_one_serves(
     client: Client, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +180,6 @@ def test_a_cache_that_cannot_be_made_ends_the_comparison_and_the_old_one_serves(
     assert serving.value("kv_kind") == "16bit"
 
 
-@pytest.mark.slow
 def test_what_is_counted_is_what_happened(client: Client, serving: Serving) -> None:
     """The same prompt twice: the second finds its whole pages but for the last token, which is always computed."""
     prompt = PROMPT
@@ -257,8 +264,14 @@ def used(client: Client) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("whole_collector")
-def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> None:
+@apart
+def test_nothing_of_a_model_outlives_it(folder: Path, tmp_path: Path) -> None:
+    os.environ["KVASIR_HOME"] = str(tmp_path)
+    with serving_of(folder) as serving, client_of(serving) as client:
+        outlives(client, serving)
+
+
+def outlives(client: Client, serving: Serving) -> None:
     serving.server.hub.measurements.probes = MachineProbes("cpu")
     used(client)
     parts, path = parts_of(serving), serving.engine.loaded.command.path  # type: ignore[union-attr]
@@ -276,7 +289,6 @@ def test_nothing_of_a_model_outlives_it(client: Client, serving: Serving) -> Non
     assert not left(parts, serving)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -295,7 +307,7 @@ def test_a_change_that_cuts_an_answer_over_http_is_told(
     """One answer is read as it is written, the other would come whole."""
     endless = {"overflow": "window", "max_tokens": 1_000_000, "ignore_eos": True}
     body = {"prompt": "w5 w6", **endless}
-    url = f"http://127.0.0.1:{serving.server.port}/v1/completions"
+    url = f"{serving.url}/v1/completions"
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with ThreadPoolExecutor(1) as pool, httpx.Client(headers=headers, timeout=300) as http:
         with http.stream("POST", url, json={**body, "stream": True}) as streamed:
@@ -314,7 +326,6 @@ def test_a_change_that_cuts_an_answer_over_http_is_told(
     assert says in answer.json()["error"]["message"]
 
 
-@pytest.mark.slow
 def test_lm_evals_multiple_choice_gets_what_a_plain_forward_says(client: Client, serving: Serving) -> None:
     """Prompts as ids, echoed with their log-probabilities, read in small chunks beside each other and an answer."""
     loaded = serving.engine.loaded
@@ -325,7 +336,7 @@ def test_lm_evals_multiple_choice_gets_what_a_plain_forward_says(client: Client,
     client.send(p.Generate(id="beside", prompt="w5 w6", sampling=p.Sampling(max_tokens=400, ignore_eos=True)))
     ids = loaded.files.tokenizer.encode(PROMPT)
     prompts = [ids, ids[:70], ids[3:5]]
-    url = f"http://127.0.0.1:{serving.server.port}/v1/completions"
+    url = f"{serving.url}/v1/completions"
     body = {"model": "", "temperature": 0, "echo": True, "logprobs": 1, "seed": 1234}
     with httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as http:
         scored = http.post(url, json={**body, "prompt": prompts, "max_tokens": 1}).json()

@@ -79,7 +79,7 @@ def test_a_model_elsewhere_answers_where_none_is_loaded(far: Running, empty: Run
     client = open_client(empty)
     ended = ask(client, sampling=p.Sampling(temperature=0.5, top_k=7, seed=11, max_tokens=5))
     assert isinstance(ended, p.Finished)
-    command = next(each for each in far.engine.seen if isinstance(each, AddRequest))
+    command = far.asked[0]
     answer = far.engine.loaded.files.tokenizer.decode(list(reversed(command.prompt_ids))[:5])
     assert told(client) == answer
     assert (command.sampling.temperature, command.sampling.top_k, command.sampling.seed) == (0.5, 7, 11)

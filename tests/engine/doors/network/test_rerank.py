@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from engine.doors.http.embedding import MOST_INPUTS
-from engine.loop.commands import AddRequest
 from engine.text.ranking import judge_prompt
 from tests.engine.doors.network.conftest import Running
 from tests.engine.doors.network.fake import FakeEngine, embedding
@@ -48,10 +47,6 @@ def expected(running: Running, pairs: Sequence[tuple[str, str]]) -> list[float]:
     return [1 / (1 + math.exp(-logit)) for logit in logits]
 
 
-def asked(running: Running) -> list[AddRequest]:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)]
-
-
 @pytest.mark.parametrize("path", RERANK)
 def test_the_best_first(ranked: httpx.Client, running: Running, path: str) -> None:
     given = [DOCUMENTS[0], {"text": DOCUMENTS[1], "id": 7}, *DOCUMENTS[2:]]
@@ -65,7 +60,7 @@ def test_the_best_first(ranked: httpx.Client, running: Running, path: str) -> No
     count = sum(len(tokens(running, QUERY, document)) for document in DOCUMENTS)
     assert done["usage"] == {"prompt_tokens": count, "total_tokens": count}
     assert (done["model"], done["object"], done["id"].startswith("rerank-")) == ("tiny", "list", True)
-    assert {command.pooling for command in asked(running)} == {"last"}
+    assert {command.pooling for command in running.asked} == {"last"}
     for number, least in ((2, 2), (99, 4), (0, 4), (None, 4)):
         less = ranked.post(path, json=body | {"top_n": number, "return_documents": False}).json()
         assert [set(each) for each in less["results"]] == [{"index", "relevance_score"}] * least
@@ -114,15 +109,15 @@ def test_documents_are_cut_off_where_that_is_asked_for(ranked: httpx.Client, run
     assert (whole.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "documents")
     assert "documents[1] has" in error["message"]
     assert "set truncate_prompt_tokens" in error["message"]
-    assert not asked(running)
+    assert not running.asked
     fixed = len(tokens(running, QUERY, ""))
     for limit, wanted in ((-1, 512), (fixed + 9, fixed + 9)):
         running.engine.seen.clear()
         ranked.post("/v1/rerank", json=body | {"truncate_prompt_tokens": limit}).raise_for_status()
-        assert [len(command.prompt_ids) for command in asked(running)][1] == wanted
+        assert [len(command.prompt_ids) for command in running.asked][1] == wanted
     running.engine.seen.clear()
     ranked.post("/v1/rerank", json=body | {"max_tokens_per_doc": 20}).raise_for_status()
-    assert len(asked(running)[1].prompt_ids) <= fixed + 20
+    assert len(running.asked[1].prompt_ids) <= fixed + 20
 
 
 @pytest.mark.slow
@@ -195,6 +190,6 @@ def test_an_encoder_takes_no_instruction(ranked: httpx.Client, running: Running)
     body = {"query": "a", "documents": ["b"], "instruction": "Find it"}
     assert ranked.post("/v1/rerank", json=body).json()["error"]["param"] == "instruction"
     ranked.post("/v1/rerank", json=body | {"instruction": ""}).raise_for_status()
-    (command,) = asked(running)
+    (command,) = running.asked
     found = running.engine.loaded.files.tokenizer.encode_pair("a", "b")
     assert (list(command.prompt_ids), command.second) == (found.ids, found.typed)

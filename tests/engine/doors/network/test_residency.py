@@ -71,7 +71,7 @@ class Demanding(Running):
     def __init__(self, policy: Policy, loaded: bool = True) -> None:
         self.clock = Clock()
         super().__init__(loaded, policy, self.clock.call_later)
-        self.api = openai.OpenAI(base_url=f"{self.url}/v1", api_key=TOKEN, max_retries=0, timeout=300)
+        self.api = self.openai()
         self.pool = ThreadPoolExecutor(8)
 
     def ask(self, model: str = "", **fields: Any) -> str:

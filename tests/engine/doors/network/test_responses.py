@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -19,7 +18,6 @@ from engine.doors.http.responses.tools import LEFT_OUT, InputText
 from engine.doors.http.responses.types import ResponsesIn
 from engine.doors.http.responses.writer import NO_INPUT
 from engine.doors.http.service import NOTICE_HEADER
-from engine.loop.commands import AddRequest
 from engine.protocol import Sampling, Thinking
 from engine.protocol.access import AddKey
 from engine.protocol.operations import ADD_KEY
@@ -27,7 +25,6 @@ from engine.services.answers.refused import Refused
 from engine.services.operations import perform
 from engine.text.formats.calls import CUT_SHORT
 from tests.engine.doors.network.conftest import Running
-from tests.kit.servers import TOKEN
 from tests.kit.tool_scripts import PATCH_GRAMMAR, QWEN, SCHEMA
 
 WEATHER: Any = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": SCHEMA, "strict": True}
@@ -46,28 +43,14 @@ PATCHED = f"<tool_call>\n{WRITTEN}\n</tool_call>"
 
 
 @pytest.fixture
-def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
-        yield client
-
-
-@pytest.fixture
 def tooled(running: Running) -> Running:
     running.engine.speak(QWEN, f"Let me see.{CALL}")
     return running
 
 
-def last(running: Running) -> AddRequest:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
-
-
-def prompt(running: Running) -> str:
-    return str(running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False))
-
-
 def written(running: Running) -> list[int]:
     """The ids that the engine answered the last request with."""
-    command = last(running)
+    command = running.last
     script = running.engine.loaded.files.tokenizer.encode(running.engine.script, special=False)
     return (script or list(reversed(command.prompt_ids)))[: command.sampling.max_tokens]
 
@@ -78,9 +61,9 @@ def test_a_response_whole_and_as_events(api: openai.OpenAI, running: Running) ->
     response = api.responses.create(
         **given, temperature=0.5, top_p=0.9, metadata={"a": "b"}, user="me", extra_body={"top_k": 7, "seed": 4}
     )
-    sampling = last(running).sampling
+    sampling = running.last.sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.max_tokens) == (0.5, 0.9, 7, 5)
-    assert prompt(running).endswith(
+    assert running.prompt.endswith(
         "<|im_start|>system\nbe kind<|im_end|>\n<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n"
     )
     assert response.output_text == running.engine.loaded.files.tokenizer.decode(written(running))
@@ -88,7 +71,7 @@ def test_a_response_whole_and_as_events(api: openai.OpenAI, running: Running) ->
     assert (response.metadata, response.user, response.instructions) == ({"a": "b"}, "me", "be kind")
     assert (response.temperature, response.top_p, response.max_output_tokens) == (0.5, 0.9, 5)
     assert response.usage is not None
-    assert response.usage.input_tokens == len(last(running).prompt_ids)
+    assert response.usage.input_tokens == len(running.last.prompt_ids)
     assert response.usage.input_tokens_details.cached_tokens == 3
     assert (response.usage.output_tokens, response.usage.total_tokens) == (5, response.usage.input_tokens + 5)
     with api.responses.stream(**given) as stream:
@@ -174,7 +157,7 @@ def test_a_probe_with_nothing_to_say_is_answered(api: openai.OpenAI, running: Ru
         response = api.responses.create(model="tiny", input=input, max_output_tokens=1)
         assert response.usage is not None
         assert response.usage.output_tokens == 1
-    assert prompt(running).endswith("<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n")
+    assert running.prompt.endswith("<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_logprobs_where_they_are_included(api: openai.OpenAI, running: Running) -> None:
@@ -183,7 +166,7 @@ def test_logprobs_where_they_are_included(api: openai.OpenAI, running: Running) 
     part = response.output[0].content[0]  # type: ignore[union-attr, index]
     assert "".join(token.token for token in part.logprobs or ()) == response.output_text  # type: ignore[union-attr]
     assert [len(token.top_logprobs) for token in part.logprobs or ()] == [2, 2, 2]  # type: ignore[union-attr]
-    assert last(running).sampling.logprobs == 2
+    assert running.last.sampling.logprobs == 2
 
 
 class Weather(pydantic.BaseModel):
@@ -194,21 +177,21 @@ def test_an_answer_in_the_form_of_a_class(api: openai.OpenAI, running: Running) 
     running.engine.speak(QWEN, '{"city": "Basel"}')
     response = api.responses.parse(model="tiny", input="abc", text_format=Weather)
     assert response.output_parsed == Weather(city="Basel")
-    grammar = last(running).grammar
+    grammar = running.last.grammar
     assert grammar is not None
     assert grammar.constraint(0, None).allowed([]) is not None
     told = api.responses.create(model="tiny", input="abc", text={"format": {"type": "json_object"}})
     assert told.text is not None
     assert told.text.format is not None
     assert told.text.format.type == "json_object"
-    assert last(running).grammar is not None
+    assert running.last.grammar is not None
 
 
 def test_calls_and_their_results(api: openai.OpenAI, tooled: Running) -> None:
     given: Any = {"model": "tiny", "input": "abc", "tools": [WEATHER]}
     response = api.responses.create(**given)
     message, call = response.output
-    assert '"name": "weather", "description": "Tells it."' in prompt(tooled)
+    assert '"name": "weather", "description": "Tells it."' in tooled.prompt
     assert (message.type, call.type) == ("message", "function_call")
     assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Basel"})
     with api.responses.stream(**given) as stream:
@@ -216,17 +199,17 @@ def test_calls_and_their_results(api: openai.OpenAI, tooled: Running) -> None:
         final = stream.get_final_response()
     parts = [event.delta for event in events if event.type == "response.function_call_arguments.delta"]
     assert "".join(parts) == call.arguments == final.output[1].arguments  # type: ignore[union-attr]
-    before = [*last(tooled).prompt_ids, *written(tooled)]
+    before = [*tooled.last.prompt_ids, *written(tooled)]
     tooled.engine.script = "It shines."
     result: Any = {**RESULT, "call_id": final.output[1].call_id}  # type: ignore[union-attr]
     told: Any = [{"role": "user", "content": "abc"}, *final.output, result]
     assert api.responses.create(**{**given, "input": told}).output_text == "It shines."
-    assert "sun of weather<|im_end|>" in prompt(tooled)
-    resent = list(last(tooled).prompt_ids)
+    assert "sun of weather<|im_end|>" in tooled.prompt
+    resent = list(tooled.last.prompt_ids)
     assert resent[: len(before)] == before
     done = api.responses.create(**{**given, "input": [result]}, previous_response_id=final.id)
     assert done.output_text == "It shines."
-    assert list(last(tooled).prompt_ids) == resent
+    assert list(tooled.last.prompt_ids) == resent
 
 
 @pytest.mark.parametrize(
@@ -242,11 +225,11 @@ def test_choices(choice: Any, expected: Any, api: openai.OpenAI, tooled: Running
     given: Any = {"model": "tiny", "input": "abc", "tools": [WEATHER, PATCH], "parallel_tool_calls": False}
     response = api.responses.create(**given, tool_choice=choice)
     assert response.parallel_tool_calls is False
-    tools = last(tooled).tools
+    tools = tooled.last.tools
     assert tools is not None
     assert (tools.choice, tools.names, tools.parallel) == (*expected, False)
     api.responses.create(**given, tool_choice="none")
-    assert last(tooled).tools is None
+    assert tooled.last.tools is None
 
 
 def test_custom_tools_are_called_with_text(api: openai.OpenAI, tooled: Running) -> None:
@@ -258,8 +241,8 @@ def test_custom_tools_are_called_with_text(api: openai.OpenAI, tooled: Running) 
     assert "".join(parts) == TEXT
     [call] = events[-1].response.output  # type: ignore[union-attr]
     assert (call.type, call.name, call.input) == ("custom_tool_call", "apply_patch", TEXT)
-    assert json.dumps(LARK)[1:-1] in prompt(tooled)
-    before = [*last(tooled).prompt_ids, *written(tooled)]
+    assert json.dumps(LARK)[1:-1] in tooled.prompt
+    before = [*tooled.last.prompt_ids, *written(tooled)]
     tooled.engine.script = "Done."
     told: Any = [
         {"role": "user", "content": "abc"},
@@ -267,8 +250,8 @@ def test_custom_tools_are_called_with_text(api: openai.OpenAI, tooled: Running) 
         {"type": "custom_tool_call_output", "call_id": call.call_id, "output": [{"type": "input_text", "text": "ok"}]},
     ]
     assert api.responses.create(**{**given, "input": told}).output_text == "Done."
-    assert "ok of apply_patch<|im_end|>" in prompt(tooled)
-    assert last(tooled).prompt_ids[: len(before)] == before
+    assert "ok of apply_patch<|im_end|>" in tooled.prompt
+    assert tooled.last.prompt_ids[: len(before)] == before
 
 
 def test_tools_of_a_namespace(api: openai.OpenAI, tooled: Running) -> None:
@@ -281,12 +264,12 @@ def test_tools_of_a_namespace(api: openai.OpenAI, tooled: Running) -> None:
     assert (call.name, call.namespace, call.arguments) == ("weather", "mcp__sky", '{"city": "Basel"}')  # type: ignore[union-attr]
     assert [inner.name for inner in response.tools[0].tools] == ["weather"]  # type: ignore[union-attr]
     assert (response.model_extra or {})["notices"] == [LEFT_OUT.format(kinds="x")]
-    before = [*last(tooled).prompt_ids, *written(tooled)]
+    before = [*tooled.last.prompt_ids, *written(tooled)]
     tooled.engine.script = "It shines."
     told: Any = [{"role": "user", "content": "abc"}, call, {**RESULT, "call_id": call.call_id}]  # type: ignore[union-attr]
     api.responses.create(**{**given, "input": told})
-    assert last(tooled).prompt_ids[: len(before)] == before
-    assert "sun of mcp__sky__weather" in prompt(tooled)
+    assert tooled.last.prompt_ids[: len(before)] == before
+    assert "sun of mcp__sky__weather" in tooled.prompt
     with pytest.raises(openai.BadRequestError) as refused:
         api.responses.create(**{**given, "tools": [{**sky, "tools": [{"type": "function"}]}]})
     assert refused.value.param == "tools[0].tools[0].name"
@@ -328,7 +311,7 @@ def test_a_regular_expression_is_held_to_where_the_call_is_required(api: openai.
     digits = {**PATCH, "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9]+|none"}}
     response = api.responses.create(model="tiny", input="abc", tools=[digits], tool_choice="required")  # type: ignore[list-item]
     assert "notices" not in (response.model_extra or {})
-    grammar, tokenizer = last(tooled).grammar, tooled.engine.loaded.files.tokenizer
+    grammar, tokenizer = tooled.last.grammar, tooled.engine.loaded.files.tokenizer
     assert grammar is not None
     begun = tokenizer.encode(PATCHED[: PATCHED.index("***")], special=False)
     allowed = grammar.constraint(0, None).allowed(begun)
@@ -352,7 +335,7 @@ def test_what_is_left_out_is_told(tooled: Running) -> None:
     assert body["notices"][0] == LEFT_OUT.format(kinds="web_search, mcp, a\r\né")
     assert "grammar of apply_patch" in body["notices"][1]
     assert "web_search, mcp, a\\r\\n\\xe9." in answer.headers[NOTICE_HEADER]
-    assert "web_search" not in prompt(tooled)
+    assert "web_search" not in tooled.prompt
 
 
 @pytest.mark.parametrize(
@@ -392,7 +375,7 @@ def test_a_text_is_held_where_the_model_writes_it_as_it_stands(
         body = {"input": "abc", "tools": [WEATHER, tool], "tool_choice": choice}
         answer = http.post("/v1/responses", json=body).raise_for_status()
     assert "notices" not in answer.json()
-    grammar = last(tooled).grammar
+    grammar = tooled.last.grammar
     assert grammar is not None
     head = "<tool_call>\n<function=apply_patch>\n<parameter=input>\n"
     text = head if choice != "auto" else f"Let me see. {head}"
@@ -406,22 +389,22 @@ def test_a_text_is_held_where_the_model_writes_it_as_it_stands(
 def test_conversations_go_on_from_what_is_stored(api: openai.OpenAI, running: Running) -> None:
     running.engine.context = 4096
     first = api.responses.create(model="tiny", input="abc", instructions="be kind", max_output_tokens=4)
-    before = [*last(running).prompt_ids, *written(running)]
+    before = [*running.last.prompt_ids, *written(running)]
     second = api.responses.create(
         model="tiny", input="def", instructions="be kind", max_output_tokens=4, previous_response_id=first.id
     )
     assert second.previous_response_id == first.id
-    asked = list(last(running).prompt_ids)
+    asked = list(running.last.prompt_ids)
     assert asked[: len(before)] == before
     resent: Any = [{"role": "user", "content": "abc"}, *first.output, {"role": "user", "content": "def"}]
     api.responses.create(model="tiny", input=resent, instructions="be kind", max_output_tokens=4)
-    assert list(last(running).prompt_ids) == asked
+    assert list(running.last.prompt_ids) == asked
     referred: Any = [resent[0], {"type": "item_reference", "id": first.output[0].id}, resent[-1]]
     api.responses.create(model="tiny", input=referred, instructions="be kind", max_output_tokens=4)
-    assert list(last(running).prompt_ids) == asked
+    assert list(running.last.prompt_ids) == asked
     # Instructions are those of a request alone.
     api.responses.create(model="tiny", input="def", max_output_tokens=4, previous_response_id=first.id)
-    assert "be kind" not in prompt(running)
+    assert "be kind" not in running.prompt
     assert api.responses.retrieve(first.id).output_text == first.output_text
     items = api.responses.input_items.list(second.id, order="asc", limit=2)
     assert [item.type for item in items.data] == ["message", "message"]
@@ -554,7 +537,7 @@ def test_what_the_model_read_and_wrote(api: openai.OpenAI, running: Running) -> 
     response = api.responses.create(model="tiny", input="abc", extra_body={"enable_response_messages": True})
     assert response.model_extra is not None
     (read,), (wrote,) = (response.model_extra[f"{name}_messages"] for name in ("input", "output"))
-    assert (read["tokens"], read["message"]) == (list(last(running).prompt_ids), prompt(running))
+    assert (read["tokens"], read["message"]) == (list(running.last.prompt_ids), running.prompt)
     assert wrote["tokens"] == written(running)
     assert "input_messages" not in (api.responses.create(model="tiny", input="abc").model_extra or {})
 
@@ -564,7 +547,7 @@ def test_what_the_template_is_given(api: openai.OpenAI, running: Running) -> Non
     api.responses.create(model="tiny", input="abc", extra_body={"chat_template_kwargs": kwargs})
     asked = msgspec.convert({"chat_template_kwargs": kwargs}, ResponsesIn)
     assert asked.wanted_thinking == Thinking(on=False)
-    assert last(running).thinks is False
+    assert running.last.thinks is False
 
 
 def test_a_prompt_that_is_too_long(api: openai.OpenAI) -> None:
@@ -643,14 +626,14 @@ def test_cases_of_open_responses(body: dict[str, Any], kind: str, tooled: Runnin
         assert kind in [item["type"] for item in told["output"]]
         assert all(item["id"] and item["status"] == "completed" for item in told["output"])
     for message in body["input"]:
-        assert message["content"] in prompt(tooled)
+        assert message["content"] in tooled.prompt
 
 
 def test_system_messages_before_all_others_are_one(tooled: Running) -> None:
     body = {"input": [{**PIRATE, "role": "developer"}, PIRATE, ASKED], "instructions": "Be kind."}
     with tooled.http() as http:
         http.post("/v1/responses", json=body).raise_for_status()
-    assert "<|im_start|>system\nBe kind.\n\nYou are a pirate.\n\nYou are a pirate.<|im_end|>" in prompt(tooled)
+    assert "<|im_start|>system\nBe kind.\n\nYou are a pirate.\n\nYou are a pirate.<|im_end|>" in tooled.prompt
 
 
 def test_pictures(running: Running) -> None:

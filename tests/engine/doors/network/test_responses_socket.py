@@ -16,7 +16,6 @@ import torch
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from engine.loop.commands import AddRequest
 from engine.protocol import MAX_FRAME
 from engine.protocol.access import AddKey, RevokeKey
 from engine.protocol.operations import ADD_KEY, REVOKE_KEY
@@ -61,11 +60,6 @@ def asked(socket: ClientConnection, **fields: Any) -> dict[str, Any]:
     return end(socket)
 
 
-def prompt(running: Running) -> str:
-    command = [each for each in running.engine.seen if isinstance(each, AddRequest)][-1]
-    return str(running.engine.loaded.files.tokenizer.decode(command.prompt_ids, skip_special=False))
-
-
 def settled(done: Callable[[], bool]) -> None:
     """Wait until what another thread does is done."""
     last = time.monotonic() + 60
@@ -93,7 +87,7 @@ def test_openai_s_client_has_a_conversation_on_one_connection(running: Running) 
         )
         while connection.recv().type != "response.completed":
             pass
-        assert f"abc<|im_end|>\n<|im_start|>assistant\n{text}" in prompt(running)
+        assert f"abc<|im_end|>\n<|im_start|>assistant\n{text}" in running.prompt
         connection.response.create(model="tiny", input="def", top_logprobs=99)
         refused: Any = connection.recv()
         assert (refused.type, refused.status, refused.error.param) == ("error", 400, "top_logprobs")
@@ -137,7 +131,7 @@ def test_a_prompt_is_read_before_anything_is_asked(running: Running, opened: Ope
     assert warm["response"]["usage"]["output_tokens"] == 0
     running.engine.says_length = False
     assert asked(socket, input="def", previous_response_id=warm["response"]["id"])["type"] == "response.completed"
-    assert "<|im_start|>user\nabc<|im_end|>\n<|im_start|>user\ndef<|im_end|>" in prompt(running)
+    assert "<|im_start|>user\nabc<|im_end|>\n<|im_start|>user\ndef<|im_end|>" in running.prompt
 
 
 @pytest.mark.parametrize(
@@ -208,7 +202,7 @@ def test_one_answer_at_a_time(running: Running, opened: Open) -> None:
         [at for at, kind in enumerate(kinds) if kind == f"response.{name}"] for name in ("created", "completed")
     )
     assert begun[0] < ended[0] < begun[1] < ended[1]
-    assert "n1" in prompt(running)
+    assert "n1" in running.prompt
 
 
 def test_who_goes_away_leaves_nothing_behind(running: Running, opened: Open) -> None:
@@ -234,7 +228,6 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving
     made.stop()
 
 
-@pytest.mark.slow
 def test_a_real_model_reads_a_prompt_early_writes_summaries_and_is_left(serving: Serving, opened: Open) -> None:
     socket = opened(serving)
     warm = asked(socket, input="say " * 20, generate=False)["response"]
@@ -242,8 +235,7 @@ def test_a_real_model_reads_a_prompt_early_writes_summaries_and_is_left(serving:
     answer = asked(socket, input="a", previous_response_id=warm["id"], max_output_tokens=20)["response"]
     assert answer["usage"]["input_tokens_details"]["cached_tokens"] > 30
     assert 0 < answer["usage"]["output_tokens"] <= 20
-    url = f"http://127.0.0.1:{serving.server.port}/v1"
-    with openai.OpenAI(base_url=url, api_key=TOKEN) as api:
+    with serving.openai() as api:
         body = {"max_output_tokens": 12, "ignore_eos": True}
         made = api.responses.compact(model=serving.engine.loaded.card.name, input="abc", extra_body=body)
         assert made.usage.output_tokens == 12

@@ -13,7 +13,6 @@ from websockets.exceptions import ConnectionClosed
 from engine import protocol as p
 from engine.doors.serve import SLACK
 from engine.loading.model import LoadModel
-from engine.loop.commands import AddRequest
 from engine.protocol import Cancel, Set
 from engine.text.template import ChatTemplate
 from tests.engine.doors.network.conftest import Running
@@ -84,7 +83,7 @@ def test_generate_streams_and_finishes(client: Client, running: Running) -> None
     prefill = client.until(p.Prefill)
     assert (prefill.id, prefill.done) == ("g1", prefill.total)
     text, finished = answer_of(client, "g1")
-    command = next(c for c in running.engine.seen if isinstance(c, AddRequest))
+    command = running.asked[0]
     tokenizer = running.engine.loaded.files.tokenizer
     assert list(command.prompt_ids) == tokenizer.encode(
         "<|im_start|>user\nabc<|im_end|>\n<|im_start|>assistant\n", special=False
@@ -99,7 +98,7 @@ def test_generate_streams_and_finishes(client: Client, running: Running) -> None
 def test_plain_text_is_continued(client: Client, running: Running) -> None:
     client.send(p.Generate(id="g1", prompt="abc"))
     answer_of(client, "g1")
-    command = next(c for c in running.engine.seen if isinstance(c, AddRequest))
+    command = running.asked[0]
     assert command.continues
     assert list(command.prompt_ids) == running.engine.loaded.files.tokenizer.encode("abc")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import anthropic
@@ -12,11 +11,9 @@ import openai
 import pytest
 
 from engine.doors.http.service import NOTICE_HEADER
-from engine.loop.commands import AddRequest
 from engine.text.formats.calls import CUT_SHORT
 from engine.text.formats.generic import GENERIC
 from tests.engine.doors.network.conftest import Running
-from tests.kit.servers import TOKEN
 from tests.kit.tool_scripts import QWEN, SCHEMA
 
 TOOLS: Any = [
@@ -34,31 +31,11 @@ def tooled(running: Running) -> Running:
     return running
 
 
-@pytest.fixture
-def api(tooled: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{tooled.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
-        yield client
-
-
-@pytest.fixture
-def claude(tooled: Running) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=tooled.url, api_key=TOKEN, max_retries=0, timeout=300) as client:
-        yield client
-
-
-def last(running: Running) -> AddRequest:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
-
-
-def prompt(running: Running) -> str:
-    return str(running.engine.loaded.files.tokenizer.decode(last(running).prompt_ids, skip_special=False))
-
-
 def test_calls_whole_and_streamed_are_the_same(api: openai.OpenAI, tooled: Running) -> None:
     given: Any = {"model": "tiny", "messages": ASKED, "tools": TOOLS}
     whole = api.chat.completions.create(**given)
     choice = whole.choices[0]
-    assert '"name": "weather", "description": "Tells it."' in prompt(tooled)
+    assert '"name": "weather", "description": "Tells it."' in tooled.prompt
     assert (choice.message.content, choice.finish_reason) == ("Let me see.", "tool_calls")
     calls = [(each.function.name, json.loads(each.function.arguments)) for each in choice.message.tool_calls or ()]  # type: ignore[union-attr]
     assert calls == [("weather", {"city": "Basel"}), ("now", {})]
@@ -70,6 +47,7 @@ def test_calls_whole_and_streamed_are_the_same(api: openai.OpenAI, tooled: Runni
     assert len({each.id for each in (*final.message.tool_calls, *choice.message.tool_calls)}) == 4  # type: ignore[misc]
 
 
+@pytest.mark.usefixtures("tooled")
 def test_arguments_come_in_parts_behind_the_name(api: openai.OpenAI) -> None:
     parts = [
         call
@@ -86,18 +64,18 @@ def test_arguments_come_in_parts_behind_the_name(api: openai.OpenAI) -> None:
 def test_a_conversation_with_calls_and_results_goes_on(api: openai.OpenAI, tooled: Running) -> None:
     first = api.chat.completions.create(model="tiny", messages=ASKED, tools=TOOLS).choices[0].message
     assert first.tool_calls is not None
-    before = [*last(tooled).prompt_ids]
+    before = [*tooled.last.prompt_ids]
     results = [{"role": "tool", "tool_call_id": call.id, "content": "sun"} for call in first.tool_calls]
     tooled.engine.script = "It shines."
     told: Any = [*ASKED, first.model_dump(exclude_none=True), *results]
     done = api.chat.completions.create(model="tiny", messages=told, tools=TOOLS)
     assert done.choices[0].message.content == "It shines."
     assert done.choices[0].finish_reason == "stop"
-    assert "sun of weather<|im_end|>" in prompt(tooled)
-    assert "sun of now<|im_end|>" in prompt(tooled)
-    assert CALL in prompt(tooled)
+    assert "sun of weather<|im_end|>" in tooled.prompt
+    assert "sun of now<|im_end|>" in tooled.prompt
+    assert CALL in tooled.prompt
     # What the model wrote itself stands there, token by token.
-    assert last(tooled).prompt_ids[: len(before)] == before
+    assert tooled.last.prompt_ids[: len(before)] == before
 
 
 @pytest.mark.parametrize(
@@ -117,7 +95,7 @@ def test_a_call_that_is_required_is_held_to_by_a_grammar(
     api.chat.completions.create(
         model="tiny", messages=ASKED, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False
     )
-    command = last(tooled)
+    command = tooled.last
     assert command.tools is not None
     assert (command.tools.choice, tuple(command.tools.names), command.tools.parallel) == ("required", names, False)
     assert command.grammar is not None
@@ -132,10 +110,11 @@ def test_a_call_that_is_required_is_held_to_by_a_grammar(
 def test_no_tool_is_called_where_none_may_be(api: openai.OpenAI, tooled: Running) -> None:
     done = api.chat.completions.create(model="tiny", messages=ASKED, tools=TOOLS, tool_choice="none")
     assert done.choices[0].message.tool_calls is None
-    assert last(tooled).tools is None
-    assert "weather" not in prompt(tooled)
+    assert tooled.last.tools is None
+    assert "weather" not in tooled.prompt
 
 
+@pytest.mark.usefixtures("tooled")
 def test_one_call_where_several_are_unwanted(api: openai.OpenAI) -> None:
     done = api.chat.completions.create(model="tiny", messages=ASKED, tools=TOOLS, parallel_tool_calls=False)
     assert [call.function.name for call in done.choices[0].message.tool_calls or ()] == ["weather"]  # type: ignore[union-attr]
@@ -157,7 +136,7 @@ def test_a_model_without_tools_is_told_of_them_and_says_so(running: Running) -> 
         answer = http.post("/v1/chat/completions", json=body)
     assert answer.headers[NOTICE_HEADER] == GENERIC
     assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "weather"
-    text = prompt(running)
+    text = running.prompt
     assert '"description": "Tells it."' in text
     assert '[assistant] <tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>' in text
     assert "[user] <tool_response>\nsun\n</tool_response>" in text
@@ -237,9 +216,9 @@ def test_anthropics_blocks_of_calls(claude: anthropic.Anthropic, tooled: Running
     ]
     done = claude.messages.create(**{**given, "messages": told})
     assert (done.content[0].text, done.stop_reason) == ("It shines.", "end_turn")  # type: ignore[union-attr]
-    assert "sun of weather<|im_end|>\n<|im_start|>tool\nsun of now<|im_end|>\n<|im_start|>user\nAnd?" in prompt(tooled)
+    assert "sun of weather<|im_end|>\n<|im_start|>tool\nsun of now<|im_end|>\n<|im_start|>user\nAnd?" in tooled.prompt
     counted = claude.messages.count_tokens(model="tiny", messages=told, tools=CLAUDE)
-    assert counted.input_tokens == len(last(tooled).prompt_ids)
+    assert counted.input_tokens == len(tooled.last.prompt_ids)
 
 
 @pytest.mark.parametrize(
@@ -251,32 +230,26 @@ def test_anthropics_blocks_of_calls(claude: anthropic.Anthropic, tooled: Running
 )
 def test_anthropics_choices(choice: Any, expected: Any, claude: anthropic.Anthropic, tooled: Running) -> None:
     claude.messages.create(model="tiny", max_tokens=900, messages=ASKED, tools=CLAUDE, tool_choice=choice)
-    tools = last(tooled).tools
+    tools = tooled.last.tools
     assert tools is not None
     assert (tools.choice, tools.names, tools.parallel) == expected
     claude.messages.create(model="tiny", max_tokens=900, messages=ASKED, tools=CLAUDE, tool_choice={"type": "none"})
-    assert last(tooled).tools is None
+    assert tooled.last.tools is None
 
 
-@pytest.fixture
-def client(tooled: Running) -> Iterator[ollama.Client]:
-    with ollama.Client(tooled.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as made:
-        yield made
-
-
-def test_ollamas_calls(client: ollama.Client, tooled: Running) -> None:
-    whole = client.chat("tiny", ASKED, tools=TOOLS)
+def test_ollamas_calls(llama: ollama.Client, tooled: Running) -> None:
+    whole = llama.chat("tiny", ASKED, tools=TOOLS)
     calls = [(call.function.name, call.function.arguments) for call in whole.message.tool_calls or ()]
     assert (whole.message.content, calls) == ("Let me see.", [("weather", {"city": "Basel"}), ("now", {})])
-    parts = list(client.chat("tiny", ASKED, tools=TOOLS, stream=True))
+    parts = list(llama.chat("tiny", ASKED, tools=TOOLS, stream=True))
     streamed = [call for part in parts for call in part.message.tool_calls or ()]
     assert [(call.function.name, call.function.arguments) for call in streamed] == calls
     assert "".join(part.message.content or "" for part in parts) == "Let me see."
     tooled.engine.script = "It shines."
     results = [{"role": "tool", "tool_name": name, "content": "sun"} for name, _ in reversed(calls)]
-    done = client.chat("tiny", [*ASKED, whole.message, *results], tools=TOOLS)
+    done = llama.chat("tiny", [*ASKED, whole.message, *results], tools=TOOLS)
     assert done.message.content == "It shines."
-    assert "sun of now<|im_end|>\n<|im_start|>tool\nsun of weather" in prompt(tooled)
-    assert "tools" in (client.show("tiny").capabilities or ())
+    assert "sun of now<|im_end|>\n<|im_start|>tool\nsun of weather" in tooled.prompt
+    assert "tools" in (llama.show("tiny").capabilities or ())
     with tooled.http() as http:
         assert http.get("/v1/models").json()["data"][0]["capabilities"] == ["completion", "tools"]

@@ -172,7 +172,7 @@ def test_an_answer_goes_on_with_the_ids_that_it_drew(client: Client, running: Ru
     prompt = [*ASKED, ChatMessage.of("assistant", said)]
     client.send(p.Generate(id="c", prompt=prompt, parent="c", continues=True))
     client.until(p.Finished)
-    first, command = (each for each in running.engine.seen if isinstance(each, AddRequest))
+    first, command = running.asked
     drawn = list(first.prompt_ids)[::-1][:9]
     assert list(command.prompt_ids) == [*first.prompt_ids, *drawn[: command.written]]
     assert command.written > 0
@@ -203,7 +203,7 @@ def test_an_answer_is_continued_over_the_wire(client: Client, running: Running) 
     prompt = [*ASKED, ChatMessage.of("assistant", "It keeps")]
     client.send(p.Generate(id="c", prompt=prompt, continues=True, service="batch"))
     client.until(p.Finished)
-    command = [each for each in running.engine.seen if isinstance(each, AddRequest)][-1]
+    command = running.last
     tokenizer = running.engine.loaded.files.tokenizer
     assert tokenizer.decode(list(command.prompt_ids), skip_special=False).endswith("assistant\nIt keeps")
     assert (command.prefilled, command.service) == (True, "batch")

@@ -8,15 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.loop.commands import AddRequest
 from tests.engine.doors.network.conftest import Running
 
 MESSAGES = [{"role": "user", "content": "abc"}]
 GIVEN: dict[str, Any] = {"max_tokens": 3, "return_token_ids": True, "return_tokens_as_token_ids": True}
-
-
-def asked(running: Running) -> AddRequest:
-    return [command for command in running.engine.seen if isinstance(command, AddRequest)][-1]
 
 
 def parts(answer: httpx.Response) -> list[dict[str, Any]]:
@@ -47,7 +42,7 @@ def test_the_ids_of_a_chat(http: httpx.Client, running: Running) -> None:
     running.engine.thinks = 2
     body = {**GIVEN, "messages": MESSAGES, "logprobs": True, "include_reasoning": False}
     whole = http.post("/v1/chat/completions", json=body).json()
-    ids = list(asked(running).prompt_ids)
+    ids = list(running.last.prompt_ids)
     assert (whole["prompt_token_ids"], whole["choices"][0]["token_ids"]) == (ids, ids[:-4:-1])
     (token,) = whole["choices"][0]["logprobs"]["content"]
     assert (token["token"], token["top_logprobs"][0]["token"]) == (f"token_id:{ids[-3]}",) * 2
@@ -60,7 +55,7 @@ def test_prompts_are_cut(http: httpx.Client, running: Running) -> None:
     def read(path: str, **body: Any) -> list[int]:
         limit = {} if "input" in body else {"max_tokens": 1}
         assert http.post(path, json={**body, **limit}).status_code == 200
-        return list(asked(running).prompt_ids)
+        return list(running.last.prompt_ids)
 
     ids = list(range(10, 20))
     assert read("/v1/completions", prompt=ids, truncate_prompt_tokens=3) == ids[-3:]
@@ -86,7 +81,7 @@ def test_a_message_that_is_continued_is_echoed(http: httpx.Client) -> None:
 def test_a_conversation_that_was_tokenised_elsewhere(http: httpx.Client, running: Running) -> None:
     body = {"messages": MESSAGES, "kv_transfer_params": {"prompt_token_ids": [7, 8, 9]}, "max_tokens": 1}
     assert http.post("/v1/chat/completions", json=body).status_code == 200
-    assert (list(asked(running).prompt_ids), asked(running).continues) == ([7, 8, 9], False)
+    assert (list(running.last.prompt_ids), running.last.continues) == ([7, 8, 9], False)
     refused = http.post("/v1/chat/completions", json={**body, "kv_transfer_params": {"do_remote_decode": True}})
     assert refused.json()["error"]["param"] == "kv_transfer_params.do_remote_decode"
 
@@ -143,8 +138,8 @@ def test_a_prompt_with_and_without_what_the_tokenizer_adds(http: httpx.Client, r
             given = {**body, "add_special_tokens": add, "max_tokens": 1}
             path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
             assert http.post(path, json=given).status_code == 200
-            text = tokenizer.decode(asked(running).prompt_ids, skip_special=False)
-            assert list(asked(running).prompt_ids) == tokenizer.encode(text, special=False)
+            text = tokenizer.decode(running.last.prompt_ids, skip_special=False)
+            assert list(running.last.prompt_ids) == tokenizer.encode(text, special=False)
 
 
 @pytest.mark.parametrize(

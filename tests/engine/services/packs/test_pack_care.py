@@ -12,7 +12,6 @@ from engine.services.packs import selftest, start
 from tests.engine.services.packs.packs_support import TORCH, Kvasir, Server, flip, modules, stand_ins, write_list
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["a bit", "a file", "a list of files", "a whole part"])
 def test_what_is_damaged_is_fetched_again(kvasir: Kvasir, server: Server, installed: Path, damage: str) -> None:
     place = modules(installed)
@@ -60,7 +59,6 @@ def test_the_pack_in_use_is_the_one_that_is_looked_after(kvasir: Kvasir, server:
     assert "The GPU pack cuda13 is in use" in kvasir.result("install", "--kind", "cuda13").sentence
 
 
-@pytest.mark.slow
 def test_a_repair_that_was_broken_off_goes_on(kvasir: Kvasir, server: Server, installed: Path) -> None:
     flip(modules(installed) / "torch" / "lib" / "libtorch.so")
     server.cuts = [1 << 20, 0, 0, 0, 0]
@@ -96,7 +94,6 @@ def test_a_good_pack_is_not_fetched_again(kvasir: Kvasir, server: Server, instal
     assert server.log == []
 
 
-@pytest.mark.slow
 def test_removed(kvasir: Kvasir, installed: Path) -> None:
     assert kvasir.result("remove", installed.name).ok
     assert {path.name for path in kvasir.packs.iterdir()} == {"lock"}
@@ -144,7 +141,6 @@ def test_a_former_version_stays_in_use_where_the_new_one_fails(kvasir: Kvasir, s
     assert "not tested yet" in status.reason
 
 
-@pytest.mark.slow
 def test_a_pack_that_the_driver_is_too_old_for_gives_way(kvasir: Kvasir, server: Server, installed: Path) -> None:
     other = server.folder / "cuda12"
     write_list(kvasir.lists, stand_ins(other, version="12.0"), f"{server.address}/cuda12", "cuda12")

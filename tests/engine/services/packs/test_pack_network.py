@@ -25,7 +25,6 @@ def test_a_server_that_always_begins_anew_is_given_up(kvasir: Kvasir, server: Se
     in_use(kvasir)
 
 
-@pytest.mark.slow
 def test_a_page_of_a_network_costs_nothing_of_what_is_here(kvasir: Kvasir, server: Server) -> None:
     server.cuts = [1 << 30, 1 << 20, 0, 0, 0, 0]
     assert not kvasir.result("install").ok

@@ -612,7 +612,6 @@ def test_a_format_without_a_text_lies_in_the_store_too(text: Path, tmp_path: Pat
         made(planned(model, text, to))
 
 
-@pytest.mark.slow
 def test_the_command_line(model: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*arguments: str) -> tuple[int, list[str]]:
         result = CliRunner().invoke(app, ["quantise", *arguments])

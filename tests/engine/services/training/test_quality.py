@@ -61,7 +61,6 @@ def compared(source: Path, made: Path, text: Sequence[str] | None = TEXT) -> Qua
     return compare(source, made, text, lambda done, total: None, lambda: False)
 
 
-@pytest.mark.slow
 def test_the_same_model_loses_nothing(source: Path) -> None:
     told: list[tuple[int, int]] = []
     found = compare(source, source, TEXT, lambda *counts: told.append(counts), lambda: False)
@@ -73,7 +72,6 @@ def test_the_same_model_loses_nothing(source: Path) -> None:
     assert len(told) % 2 == 0
 
 
-@pytest.mark.slow
 @torch.inference_mode()
 def test_the_figures_are_those_of_transformers(source: Path, damaged: Path) -> None:
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(source / "tokenizer.json"))
@@ -122,7 +120,6 @@ def test_a_long_text_is_sampled_all_over(source: Path, monkeypatch: pytest.Monke
     assert compared(source, source).tokens == 2 * (LENGTH - 1)
 
 
-@pytest.mark.slow
 def test_without_a_text_it_takes_the_programs_own(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quality, "MOST_TOKENS", 2 * LENGTH)
     assert compared(source, source, None).tokens == 2 * (LENGTH - 1)
@@ -143,7 +140,6 @@ def test_stopped_and_refused(source: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
 def test_models_without_room_on_a_gpu_are_compared_on_the_processor(
     source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,6 @@ def test_the_known_shapes_are_those_of_llama_3() -> None:
     assert (EIGHT_B.group, EIGHT_B.head_dim) == (128, 128)
 
 
-@pytest.mark.slow
 def test_energy_is_shown_where_a_gpu_tells_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,7 +70,6 @@ def test_energy_is_shown_where_a_gpu_tells_it(
     assert "J/token" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 def test_a_shape_alone(tmp_path: Path) -> None:
     figures = measure_shape(TINY, tmp_path, rounds=1, batches=(1, 3), prompt_tokens=100, decode_tokens=12)
     planned = open_checkpoint(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))

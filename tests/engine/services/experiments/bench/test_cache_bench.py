@@ -90,7 +90,6 @@ def client(folder: Path) -> Iterator[EngineClient]:
         yield made
 
 
-@pytest.mark.slow
 def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -> None:
     names = {make(Words(VOCABULARY, 1, 1), 512).name for make in TRACES}
     assert set().union(*map(set, SHOWN_BY.values())) == names
@@ -109,7 +108,6 @@ def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -
     assert [way.title for way in kinds.ways] == ["16 bits", "int8", "fp8"]
 
 
-@pytest.mark.slow
 def test_an_emptied_cache_finds_nothing(client: EngineClient) -> None:
     prompt = [5 + 7 * i % 400 for i in range(100)]
     sampling = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)

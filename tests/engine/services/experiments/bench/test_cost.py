@@ -55,7 +55,6 @@ def test_the_bundled_model_on_text_that_it_was_not_trained_on(
         assert {"the last 64 and the first 4", "the last 64, no sinks"} <= set(rows)
 
 
-@pytest.mark.slow
 def test_the_texts_are_whole_and_have_the_answers_in_them(client: EngineClient) -> None:
     (talk, answered), (_, asked) = cost.held_out_texts(client.model, cost.EVALUATION)
     assert "answered by the bundled model itself" in talk
@@ -67,7 +66,6 @@ def test_the_texts_are_whole_and_have_the_answers_in_them(client: EngineClient) 
     assert min(len(answered), len(asked)) >= 2048
 
 
-@pytest.mark.slow
 def test_without_the_texts_it_says_so(client: EngineClient, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="text to measure on is missing"):
         measure_cost(client, tmp_path)

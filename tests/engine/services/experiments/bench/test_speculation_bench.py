@@ -172,7 +172,6 @@ def test_the_report_of_the_bundled_model(
         assert words in out
 
 
-@pytest.mark.slow
 def test_another_model_is_asked_what_people_ask(tmp_path: Path) -> None:
     """Without a chat template too; its checking is timed by rows."""
     with EngineClient() as client:

@@ -94,7 +94,6 @@ def test_a_figure_of_many_texts_is_the_share_of_all_their_codes() -> None:
     assert (effect.before, effect.after) == (75.0, pytest.approx(100 / 3))
 
 
-@pytest.mark.slow
 def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def found_little(side: kivi._CacheKindSide) -> Side:
         side.bits = 16.0
@@ -110,7 +109,6 @@ def test_a_model_that_finds_nothing_shows_nothing(client: EngineClient, monkeypa
     assert result.why[-1] == result.lesson == said
 
 
-@pytest.mark.slow
 def test_what_cannot_show_it_is_refused_with_what_can() -> None:
     with EngineClient() as client:
         client.load(str(reference.NEEDLE), "", LoadOptions(device="cpu", context=1024))

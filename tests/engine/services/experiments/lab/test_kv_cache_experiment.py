@@ -67,7 +67,6 @@ def test_a_short_context_is_refused(client: EngineClient) -> None:
     assert "longer context" in refusal.instead
 
 
-@pytest.mark.slow
 def test_a_text_that_differs_is_told_with_how_far_the_tokens_were_apart(client: EngineClient) -> None:
     client.load(find_model("").path, "", LoadOptions(device="cpu"))
     lab = Lab(client)

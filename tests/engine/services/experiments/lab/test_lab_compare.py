@@ -102,7 +102,6 @@ def test_columns_alike_write_alike_and_take_alike(found: tuple[LabCompared, list
     assert {line.side for line in progress} == {-1, 0, 1, 2, 3}
 
 
-@pytest.mark.slow
 def test_memory_is_the_weights_and_what_the_arenas_take_for_an_answer(
     found: tuple[LabCompared, list[LabLine]], guide: EngineClient
 ) -> None:
@@ -116,7 +115,6 @@ def test_memory_is_the_weights_and_what_the_arenas_take_for_an_answer(
         assert kind.figures[2].runs[0][0] == weights + (len(ids) + 12) * each
 
 
-@pytest.mark.slow
 def test_recent_tokens_that_are_not_packed_count_whole(guide: EngineClient) -> None:
     def cached(tokens: int) -> float:
         fit = guide.model.fit
@@ -128,7 +126,6 @@ def test_recent_tokens_that_are_not_packed_count_whole(guide: EngineClient) -> N
         assert cached(1000) < 5 * plain
 
 
-@pytest.mark.slow
 def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[LabLine]], guide: EngineClient) -> None:
     result, _ = found
     again, drafts, packed = result.quality
@@ -149,7 +146,6 @@ def test_quality_is_what_scoring_by_hand_gives(found: tuple[LabCompared, list[La
     assert packed.perplexity == pytest.approx(scores.present, rel=1e-6)
 
 
-@pytest.mark.slow
 def test_the_gap_is_that_of_the_models_own_scores(guide: EngineClient) -> None:
     loaded = guide.model
     ids = loaded.encode_prompt("def add(a, b):\n")
@@ -190,7 +186,6 @@ def test_models_that_do_not_fit_side_by_side_take_turns(monkeypatch: pytest.Monk
     assert not open_now
 
 
-@pytest.mark.slow
 def test_other_vocabularies_are_not_scored_against_each_other() -> None:
     result = compare(
         request(Column(name="guide", draft=""), Column(name="seeing", model="kvasir-seeing"), text=TEXT), lambda _: None
@@ -204,7 +199,6 @@ def test_other_vocabularies_are_not_scored_against_each_other() -> None:
     assert counted.endswith(f"those of guide {length:.1f}."), "a token of the one is not as long as one of the other"
 
 
-@pytest.mark.slow
 def test_one_column_and_missing_models_are_refused() -> None:
     with pytest.raises(LabError, match="at least two"):
         compare(request(Column(name="a")), lambda _: None)
@@ -273,7 +267,6 @@ def test_files_of_prompts(tmp_path: Path) -> None:
             prompts_of(lined)
 
 
-@pytest.mark.slow
 def test_the_command_writes_what_bench_shows_again(
     found: tuple[LabCompared, list[LabLine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,7 +131,6 @@ def test_an_answer_asked_for_meanwhile_comes_after_it_and_is_the_same(serving: S
     client.send(p.Set(key="token_budget", value=512))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancel", "leave"])
 def test_cancelled_in_its_middle_it_leaves_all_as_it_was(serving: Serving, client: Caller, how: str) -> None:
     before = client.answer()
@@ -153,7 +152,6 @@ def test_cancelled_in_its_middle_it_leaves_all_as_it_was(serving: Serving, clien
     check_as_before(serving)
 
 
-@pytest.mark.slow
 def test_a_failure_leaves_all_as_it_was(serving: Serving, client: Caller) -> None:
     client.call(RUN_EXPERIMENT, msgspec.structs.replace(RUN, model=SERVED, options=p.LoadOptions(memory=1000)))
     assert "memory" in client.end(RUN_EXPERIMENT).message
@@ -164,7 +162,6 @@ def test_a_failure_leaves_all_as_it_was(serving: Serving, client: Caller) -> Non
     assert "'unknown'" in client.end(RUN_EXPERIMENT).message
 
 
-@pytest.mark.slow
 def test_columns_are_compared_with_the_served_model_out_of_the_way(serving: Serving, client: Caller) -> None:
     columns = [Column(name="one", model=SERVED), Column(name="other", model=SERVED, set={"kv_kind": "int8"})]
     request = CompareColumns(columns=columns, prompts=["The code is"], tokens=4, pairs=1, device="cpu")
@@ -177,7 +174,6 @@ def test_columns_are_compared_with_the_served_model_out_of_the_way(serving: Serv
     check_as_before(serving)
 
 
-@pytest.mark.slow
 def test_the_experiments_are_listed_with_what_was_found(serving: Serving, client: Caller) -> None:
     client.call(LIST_EXPERIMENTS, ListExperiments(device="cpu"))
     index = client.end(LIST_EXPERIMENTS)

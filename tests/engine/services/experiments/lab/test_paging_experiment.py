@@ -66,7 +66,6 @@ def test_as_many_fit_as_arithmetic_says(client: EngineClient, monkeypatch: pytes
     assert sum(isinstance(line, LabPicture) for line in lines) >= 2
 
 
-@pytest.mark.slow
 def test_models_with_states_and_short_contexts_are_refused(client: EngineClient) -> None:
     short = dataclasses.replace(client.model, card=structs.replace(client.model.card, context=128))
     refusal = paging.Paging().refuses(short, client.state())
@@ -78,7 +77,6 @@ def test_models_with_states_and_short_contexts_are_refused(client: EngineClient)
             run(Lab(other), paging.Paging(), lambda line: None)
 
 
-@pytest.mark.slow
 def test_a_run_that_is_cancelled_loads_the_model_as_it_was(
     client: EngineClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +98,6 @@ def test_in_full(client: EngineClient) -> None:
     assert result.figures[0].effects[0].ratio > 3
 
 
-@pytest.mark.slow
 def test_what_is_loaded_meanwhile_has_the_memory_of_what_was_loaded_before(client: EngineClient) -> None:
     before, path = weakref.ref(client.model), client.model.command.path
     with Reloaded(client, client.model.command.options, find_model("kvasir-needle")):

@@ -79,7 +79,6 @@ def replayed(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
     return ran
 
 
-@pytest.mark.slow
 def test_numbers_agree_with_a_count_by_hand(roomy: EngineClient, recorded: Recorded) -> None:
     lab = Lab(roomy, pairs=1)
     told, result = recorded
@@ -170,7 +169,6 @@ def lines(result: Result) -> list[LabLine]:
     return [msgspec.json.decode(line, type=LabLine) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.slow
 def test_the_list() -> None:
     (index,) = lines(lab("--json"))
     assert isinstance(index, LabIndex)
@@ -186,7 +184,6 @@ def test_an_unknown_name() -> None:
     assert "prefixes" in result.stderr
 
 
-@pytest.mark.slow
 def test_all_goes_on_after_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that another bundled model can show run with it, and the others with the model that was asked for."""
     ran: list[tuple[str, str, str]] = []
@@ -214,7 +211,6 @@ def test_one_that_is_refused_does_not_keep_another_from_running() -> None:
     assert lab("kivi").exit_code == 1
 
 
-@pytest.mark.slow
 def test_results_are_kept_and_shown_again(home: Path, replayed: list[tuple[str, int, int]]) -> None:
     first = lab("prefixes", "--pairs", "1", "--seed", "7", "--json")
     assert first.exit_code == 0, first.stderr
@@ -257,7 +253,6 @@ def test_the_model_is_loaded_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch)
     assert asked[1].memory == pytest.approx(0.6)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("replayed")
 def test_a_result_that_cannot_be_kept_is_shown(home: Path) -> None:
     (home / "data").mkdir()

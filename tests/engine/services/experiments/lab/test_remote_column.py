@@ -171,7 +171,7 @@ def test_the_same_model_in_another_kvasir_writes_the_same_text(odd: Callable[...
     """In one arithmetic, batch-invariant: what the cache has read before a round hangs on how rounds are drawn."""
     serving = Serving(Path(find_model("kvasir-guide").path), dtype="auto")
     try:
-        url = f"http://127.0.0.1:{serving.server.port}"
+        url = serving.url
         perform(ADD_REMOTE, p.AddRemote(url=url, name="near", key=perform(ADD_KEY, AddKey(name="far")).key))
         there = Column(name="there", remote=p.RemoteModel(server="near", model="kvasir-guide"))
         serving.engine.submit(p.Set(key=keys.BATCH_INVARIANT, value=True))

@@ -103,7 +103,6 @@ def test_answers_share_the_weights_and_drafts_share_the_text_too(settings: WorkS
     assert chunk.operations + 63 * head == pytest.approx(sum(settings.decode(row).operations for row in range(64)))
 
 
-@pytest.mark.slow
 def test_drafts_share_the_state_of_their_answer() -> None:
     with EngineClient() as client:
         client.load(find_model("kvasir-hybrid").path, "", LoadOptions(device="cpu", dtype="float32", memory=400e6))
