@@ -240,7 +240,7 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
         variant = Launch(kernel, grid, args, keywords()).variant()
         assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
 
-    sizes = [((1007, 1),), ((70, 1), (1, 1), (0, 3)), ((0, 37),), ((512, 300), (40, 1))]
+    sizes = [((1007, 1),), ((70, 1), (1, 1), (0, 3)), ((0, 20),), ((512, 300), (40, 1))]
     models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0], QWEN3_30B)]
     with mock.patch.object(Variants, "launch", launch):
         for config in models:
@@ -252,4 +252,5 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
     kernels = {kernel.fn.__name__ for _, kernel, _ in found}
     assert kernels >= {"write", "flush_keys", "flush_values", "bound_pages", "page_scores", "attend_pages", "merge",
                        "add_norm", "gate", "attend", "combine", "multiply", "multiply_fused", "gemm",
-                       "score", "route", "sort", "multiply_sorted", "gemm_sorted"}  # fmt: skip
+                       "score", "route", "sort", "multiply_sorted", "gemm_sorted",
+                       "judge", "multiply_chosen", "multiply_summed"}  # fmt: skip
