@@ -318,3 +318,14 @@ def test_a_file_of_16_bits_is_quantised_while_it_is_loaded(method: Method, weigh
     with torch.inference_mode():
         expected = [reference(torch.tensor([text])).logits[0] for text in prompts()]
     assert max(relative(a, b) for a, b in zip(ours.logits(prompts()), expected, strict=True)) < TOLERANCE
+
+
+def test_sampling_is_that_of_the_file_or_llama_cpps(tmp_path: Path) -> None:
+    found = []
+    for number, values in enumerate(({}, {"general.sampling.temp": 0.6})):
+        file = tmp_path / f"{number}.gguf"
+        write(file, replace(CASES["llama q4_0"], values=values))
+        found.append(open_checkpoint(file).generation_config.sampling)
+    usual, stated = ((each.temperature, each.top_k, each.top_p, each.min_p) for each in found)
+    assert usual == (0.8, 40, 0.95, 0.05)
+    assert stated == (pytest.approx(0.6), 0, 1.0, 0.0), "what it does not say is left out"
