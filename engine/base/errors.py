@@ -77,3 +77,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in text for words in _NO_MEMORY)
     )
+
+
+class OperationFailed(Exception):  # noqa: N818 - an outcome that a person is told about
+    """An operation cannot be performed; the message is a sentence for a person."""

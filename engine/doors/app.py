@@ -86,6 +86,7 @@ def make_app(
         try:
             yield
         finally:
+            await asyncio.to_thread(residency.embedder.close)
             await hub.stop()
 
     routes: list[BaseRoute] = [

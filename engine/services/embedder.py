@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from engine.base import stopping
+from engine.base.errors import OperationFailed
 from engine.base.stopping import Stop
 from engine.decoding.scheduling.service import BATCH, INTERACTIVE
 from engine.formats.fingerprint import fingerprint
@@ -23,9 +24,8 @@ from engine.formats.open import open_checkpoint
 from engine.formats.pooling import folder_prompt
 from engine.library import paths
 from engine.protocol import LoadOptions
-from engine.protocol.embedding import EmbeddedTexts, EmbedTexts, TextEmbeddings, TextKind
+from engine.protocol.embedding import EmbeddedTexts, TextEmbeddings, TextKind
 from engine.services.client import EngineClient, EngineError
-from engine.services.operations import Context, Emit, OperationFailed
 from engine.text.cut import cut_ids
 from engine.text.tokenizer import Tokenizer
 
@@ -241,16 +241,6 @@ class Embedder:
         self._loaded = _Loaded(client, path, name, mark, pooling, client.model.embedding_size, fit.weights)
         self._last = name, path
         return self._loaded
-
-
-def embed(context: Context, request: EmbedTexts, emit: Emit) -> TextEmbeddings:
-    """By the embedder of the engine that serves; a terminal's goes with its process."""
-    embedder = context.hub.embedder if context.hub is not None else Embedder()
-    try:
-        return embedder.embed(request.model, request.texts, request.kind, emit)
-    finally:
-        if context.hub is None:
-            embedder.close()
 
 
 def _packed(vector: np.ndarray) -> bytes:

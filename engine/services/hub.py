@@ -44,7 +44,6 @@ from engine.protocol import (
     UnloadAdapter,
     Unloaded,
 )
-from engine.services.embedder import Embedder
 from engine.services.measured import Measurements
 
 if TYPE_CHECKING:
@@ -124,8 +123,8 @@ class EngineHub:
         self._driver: _Driver | None = None
         self._numbers = itertools.count(1)
         self._stirred = asyncio.Event()
-        self.embedder = Embedder(self._processor_answers, lambda: self._driver is not None)
-        """Computes embeddings with a model of its own."""
+        self.embedder_bytes: Callable[[], int] = lambda: 0
+        """Bytes of a model next to the engine's, which computes embeddings."""
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -138,7 +137,6 @@ class EngineHub:
         self.long_prompts.shutdown(wait=False, cancel_futures=True)
         self.engine.cancel_load()
         self.engine.submit(Shutdown())
-        await asyncio.to_thread(self.embedder.close)
         await asyncio.to_thread(self.thread.join, 5.0)
 
     @property
@@ -170,7 +168,12 @@ class EngineHub:
         """Requests in progress."""
         return len(self._running)
 
-    def _processor_answers(self) -> bool:
+    @property
+    def driven(self) -> bool:
+        """True while one caller drives the engine alone."""
+        return self._driver is not None
+
+    def answers_on_processor(self) -> bool:
         """True while answers are computed on the processor. For any thread."""
         loaded = self.loaded
         return bool(self._running) and loaded is not None and not traits(loaded.device).gpu
@@ -251,7 +254,7 @@ class EngineHub:
         machine, new = await self.measurements.reading(self.loaded, pages)
         if new and machine.gpu is not None and machine.gpu.joules is not None:
             self.window.add_energy(machine.taken_at, machine.gpu.joules)
-        now, memory = time.monotonic(), msgspec.structs.replace(machine.memory, embedder=self.embedder.bytes)
+        now, memory = time.monotonic(), msgspec.structs.replace(machine.memory, embedder=self.embedder_bytes())
         frame = self.window.frame(now, memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running)
         services = self.window.services(now, self.engine.service_targets())
         return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=machine.gpu, services=services)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import msgspec
 
 from engine.base import installation, stopping
+from engine.base.errors import OperationFailed
 from engine.base.fetching.errors import FetchFailed
 from engine.base.stopping import Stop
 from engine.protocol import CallAnswer, CallEvent, Error
@@ -46,7 +47,7 @@ FUNCTIONS = {
     "models.recommended": "engine.services.models.advice:recommended",
     "models.details": "engine.services.models.details:details",
     "models.tokens": "engine.services.models.details:tokens",
-    "models.embed": "engine.services.embedder:embed",
+    "models.embed": "engine.services.models.embedding:embed",
     "models.disk": "engine.services.models.disk:look",
     "models.folders": "engine.services.models.stored:change_folders",
     "models.import": "engine.services.models.importing:bring",
@@ -75,10 +76,6 @@ FUNCTIONS = {
 """Module and name of the function of each operation that runs in the engine, or by `kvasir operation`."""
 FETCH_FAILED = "fetch_failed"
 """Code of the error of an operation for which a server could not be asked."""
-
-
-class OperationFailed(Exception):  # noqa: N818 - an outcome that a person is told about
-    """An operation cannot be performed; the message is a sentence for a person."""
 
 
 class Context(NamedTuple):

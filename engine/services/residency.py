@@ -21,6 +21,7 @@ from engine.loading.parts.adapter import adapters_of
 from engine.loop.events import Event
 from engine.protocol import Error, LoadAdapter, Loaded, Loading, LoadOptions, Unload, Unloaded
 from engine.services.answers.refused import Refused, shortened
+from engine.services.embedder import Embedder
 from engine.services.hub import EngineHub
 
 if TYPE_CHECKING:
@@ -117,6 +118,9 @@ class Residency:
         self._one_alone = asyncio.Lock()
         self._alone_over: asyncio.Event | None = None
         """What sets free those that are asked for while one has the engine alone; None: nobody has."""
+        self.embedder = Embedder(hub.answers_on_processor, lambda: hub.driven)
+        """Computes embeddings with a model of its own."""
+        hub.embedder_bytes = lambda: self.embedder.bytes
         hub.listen(self._on_event)
 
     def use(self) -> Lease:

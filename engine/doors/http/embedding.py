@@ -84,7 +84,7 @@ async def model_for(
 ) -> EmbeddingModel:
     """The model of that name: the one next to the model that answers, where it was used and is called so and the other
     is not; else that other one, as of :meth:`Lease.model`. Raises :class:`Refused`, and ClientDisconnect."""
-    embedder, answers = service.hub.embedder, service.hub.loaded
+    embedder, answers = service.residency.embedder, service.hub.loaded
     path = embedder.path_of(name)
     if path and (answers is None or name not in (answers.card.name, answers.command.path)):
         return EmbeddingModel(await _beside(request, lambda: embedder.model(path)), path)
@@ -103,7 +103,7 @@ async def embedded(
     pooling = asked.pooling or loaded.pooling or USUAL
     if model.beside:
         ids = [prompt.ids for prompt in prompts]
-        vectors = await _beside(request, lambda: service.hub.embedder.vectors(model.beside, ids, pooling))
+        vectors = await _beside(request, lambda: service.residency.embedder.vectors(model.beside, ids, pooling))
         found = Embeddings(vectors, sum(map(len, ids)))
     else:
         found = await pooled(service, request, prompts, pooling, asked.adapter)

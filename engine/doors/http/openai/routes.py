@@ -128,7 +128,7 @@ class OpenAIRoutes:
             else [_described(loaded), *(_described(loaded, name) for name in adapter_names(loaded))]
         )
         names = {model.id for model in there}
-        embedder = self._service.hub.embedder
+        embedder = self._service.residency.embedder
         if embedder.name and embedder.name not in names:
             state: Literal["loaded", "not-loaded"] = "loaded" if embedder.bytes else "not-loaded"
             there.append(ModelOut(id=embedder.name, state=state, capabilities=["embedding"]))

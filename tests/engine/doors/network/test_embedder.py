@@ -82,7 +82,7 @@ def test_both_models_stay_and_each_is_asked_by_its_name(serving: Serving, folder
         loaded = serving.engine.loaded
         assert loaded is not None
         assert loaded.card.name == "answers"
-        held = serving.server.hub.embedder.bytes
+        held = serving.server.residency.embedder.bytes
         assert held > 0
         assert f'kvasir_memory_bytes{{owner="embedder",scope="process"}} {held}\n' in http.get("/metrics").text
         (gone,) = call(client, folders[1] / "gone", ["abc"])

@@ -166,3 +166,12 @@ class TritonLinear(BlockwiseLinear):
         block = scratch.take("triton", (stop - start, self.in_features), dtype, self.device)
         self.launch_dequantise(start, stop, block)
         return block
+
+
+class PlaneLayer(TritonLinear):
+    """A layer whose words lie in planes, as far as kernels beside planes.py know it: a `PlaneLinear`."""
+
+    form: Any
+    blocks: int
+    words: Tensor
+    launch_resident: Callable[..., None]

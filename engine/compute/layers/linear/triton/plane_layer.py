@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.compute.layers.linear.base import LinearShape, Surroundings, Target
 from engine.compute.layers.linear.triton import resident, surrounded
 from engine.compute.layers.linear.triton.kernels import inline
-from engine.compute.layers.linear.triton.layer import TritonLinear
+from engine.compute.layers.linear.triton.layer import PlaneLayer
 from engine.compute.layers.linear.triton.runtime import (
     DEEP,
     FEW_ROWS,
@@ -61,7 +61,7 @@ def plane_of(in_features: int, group: int) -> int | None:
     return min(fitting, key=size, default=None)
 
 
-class PlaneLinear(TritonLinear):
+class PlaneLinear(PlaneLayer):
     """``words [N, blocks * plane]`` int16; ``scales`` and ``offsets`` ``[blocks, N, 4]``; the rest as the form asks."""
 
     held = ("words", "scales", "offsets", "outer", "codebook", "table", "order")

@@ -19,7 +19,7 @@ from engine.compute.native.gpu import HOPPER, TENSOR_CORES, capability, inlines,
 from engine.compute.native.proof import failure
 
 if TYPE_CHECKING:
-    from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
+    from engine.compute.layers.linear.triton.layer import PlaneLayer
 
 ROWS = 8
 """The most rows of a product."""
@@ -72,7 +72,7 @@ def _no_gluon() -> str | None:
     return None
 
 
-def cannot(layer: PlaneLinear) -> str | None:
+def cannot(layer: PlaneLayer) -> str | None:
     """Reason there is no such product of a layer; None where there is one, which may gain nothing."""
     reason = unavailable(layer.device)
     if reason is not None:
@@ -90,7 +90,7 @@ def cannot(layer: PlaneLinear) -> str | None:
     return None
 
 
-def refuses(layer: PlaneLinear) -> str | None:
+def refuses(layer: PlaneLayer) -> str | None:
     """Reason a layer is no such product, whatever the rows; None where it may be one."""
     reason = cannot(layer)
     if reason is None and cut_of(layer, 1) is None:
@@ -98,7 +98,7 @@ def refuses(layer: PlaneLinear) -> str | None:
     return reason
 
 
-def known_reason(layer: PlaneLinear) -> str | None:
+def known_reason(layer: PlaneLayer) -> str | None:
     """Reason a layer has no such product; None where it may, or trials have found nothing against it."""
     found = refuses(layer)
     if found is None:
@@ -106,7 +106,7 @@ def known_reason(layer: PlaneLinear) -> str | None:
     return found
 
 
-def declines(layer: PlaneLinear, x: Tensor, around: Surroundings = NONE) -> str | None:
+def declines(layer: PlaneLayer, x: Tensor, around: Surroundings = NONE) -> str | None:
     """Reason ``x`` is multiplied by another kernel; None where a trial on this device has shown that this one may."""
     if not layer.numerics.resident:
         return "it is switched off"
@@ -128,14 +128,14 @@ def warps(blocks: int) -> int:
     return few if padded[many] > WASTED * padded[few] else many
 
 
-def strip_of(layer: PlaneLinear) -> Strip:
+def strip_of(layer: PlaneLayer) -> Strip:
     """The cut in which every strip has a program."""
     count = warps(layer.blocks)
     turns = -(-layer.blocks // count)
     return Strip(ROWS, OUTPUTS, count, min(turns, REGISTERS * 4 // layer.form.plane))
 
 
-def ring_of(layer: PlaneLinear, rows: int) -> Ring | None:
+def ring_of(layer: PlaneLayer, rows: int) -> Ring | None:
     """The cut in which a program takes one strip after the other; None where shared memory has no room for enough."""
     count = warps(layer.blocks)
     turns = -(-layer.blocks // count)
@@ -147,7 +147,7 @@ def ring_of(layer: PlaneLinear, rows: int) -> Ring | None:
     return Ring(ROWS, OUTPUTS, count, pieces + 1) if pieces * piece >= LEAST_UNDER_WAY else None
 
 
-def cut_of(layer: PlaneLinear, rows: int) -> Strip | Ring | None:
+def cut_of(layer: PlaneLayer, rows: int) -> Strip | Ring | None:
     """How a product of ``rows`` rows is cut up; None where it gains nothing by it (tests/gpu/model.py): where a program
     would ask once and for all, and neither start before its input is there nor take another strip."""
     if layer.out_features >= WAVES * OUTPUTS * processors(layer.device):
@@ -158,7 +158,7 @@ def cut_of(layer: PlaneLinear, rows: int) -> Strip | Ring | None:
     return strip if strip.ahead * strip.warps < layer.blocks else None
 
 
-def multiply(layer: PlaneLinear, x: Tensor, around: Surroundings = NONE) -> Tensor:
+def multiply(layer: PlaneLayer, x: Tensor, around: Surroundings = NONE) -> Tensor:
     """Same as `surrounded.multiply`, where :func:`declines` gives None."""
     out = around.stream
     if out is None:
@@ -169,7 +169,7 @@ def multiply(layer: PlaneLinear, x: Tensor, around: Surroundings = NONE) -> Tens
     return out
 
 
-def most_registers(layer: PlaneLinear, cut: Strip | Ring) -> int:
+def most_registers(layer: PlaneLayer, cut: Strip | Ring) -> int:
     """Registers of a thread, of which a multiprocessor has 65,536: those of a ring leave room for programs of the next
     kernel, and of strips there are as many programs as have memory at work."""
     if isinstance(cut, Ring):
@@ -177,7 +177,7 @@ def most_registers(layer: PlaneLinear, cut: Strip | Ring) -> int:
     return 80 if cut.ahead * layer.form.plane // 4 <= REGISTERS // 2 else 128
 
 
-def launch(layer: PlaneLinear, x: Tensor, out: Tensor, cut: Strip | Ring, around: Surroundings = NONE) -> None:
+def launch(layer: PlaneLayer, x: Tensor, out: Tensor, cut: Strip | Ring, around: Surroundings = NONE) -> None:
     """``x [rows, K]`` contiguous, in the packed order."""
     from engine.compute.layers.linear.triton.kernels import resident
 
@@ -200,7 +200,7 @@ def launch(layer: PlaneLinear, x: Tensor, out: Tensor, cut: Strip | Ring, around
     layer.launch_resident(kernel, x, out, cut, programs, constants, more, key)
 
 
-def disagrees(layer: PlaneLinear, rows: int, dtype: torch.dtype, around: Surroundings) -> str | None:
+def disagrees(layer: PlaneLayer, rows: int, dtype: torch.dtype, around: Surroundings) -> str | None:
     """Reason not to trust the kernel with layers like this one; None where it computes what the others do here."""
     norm = None if around.norm is None else around.norm.dtype
     after = around.gating, around.stream is not None, around.by != 1
@@ -210,7 +210,7 @@ def disagrees(layer: PlaneLinear, rows: int, dtype: torch.dtype, around: Surroun
     return _tried[key]
 
 
-def compare(layer: PlaneLinear, rows: int, dtype: torch.dtype, around: Surroundings) -> str | None:
+def compare(layer: PlaneLayer, rows: int, dtype: torch.dtype, around: Surroundings) -> str | None:
     """Reason products of random rows, by the layer's own weights, are wrong; None where they agree with the same by
     planes.py, one kernel for each part, within the bound that products with surroundings are held to."""
     generator = torch.Generator().manual_seed(1)
