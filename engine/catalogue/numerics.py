@@ -65,15 +65,16 @@ NUMERICS = (
     ),
     Option(
         key=keys.FETCHED_AHEAD,
-        title="Megabytes fetched ahead",
+        title="Megabytes prefetched into L2",
         group="Numerics",
         default=0,
         applies="live",
-        explains="How much of the next kernel's weights a kernel has fetched into the GPU's level-2 cache: attention "
-        "while it waits, a product at its end. More than half of that cache would push out what was fetched before.",
+        explains="How much of the next kernel's weights a kernel has prefetched into the GPU's level-2 cache: "
+        "attention while it waits, a product at its end. More than half of that cache would push out what was "
+        "prefetched before.",
         measure=Measure("tokens per second", SPEED, (0, 8)),
         helps="Decoding with early launch, where a kernel finds no room to start early. Try 4 to 16.",
-        costs="Memory traffic of its own where too much is fetched. Nothing in the text.",
+        costs="Memory traffic of its own where too much is prefetched. Nothing in the text.",
         source=("engine/compute/native/early_kernels.py", "engine/compute/native/triton_launch.py"),
         also=("L2 prefetch", "prefetch into L2"),
         range=NumberRange(minimum=0, maximum=32, zero_means="none"),
@@ -85,13 +86,11 @@ NUMERICS = (
         group="Numerics",
         default=False,
         applies="reload",
-        explains="Products of one to eight rows ask for several pieces of their 4-bit weights at once, and for the "
-        "next ones before these are used up, so that fast memory never waits for a request. An experiment, which no "
-        "GPU has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what "
-        "it cannot serve keeps that one.",
+        explains="Products of one to eight rows ask for several pieces of their 4-bit weights at once, so that fast "
+        "memory never waits for a request. An experiment, which no GPU has measured yet: each kernel is compared with "
+        "the one that it replaces at the load, and what it cannot serve keeps that one.",
         measure=Measure("tokens per second", SPEED, (False, True)),
-        helps="Decoding for one to eight answers on a GPU with HBM, such as an H100 or H200, where several requests "
-        "must be under way at all times. Cards with slower memory keep it at work without.",
+        helps="Decoding for one to eight answers on a GPU with HBM, such as an H100 or H200.",
         costs="Seconds of the load, in which these kernels are compiled and tried. Products are added up in another "
         "order, so that the last of 16 bits may differ.",
         source=(

@@ -111,10 +111,10 @@ class Stage:
             "server": lambda: window.show_page(window.SERVER),
             "help": lambda: window.show_page(window.HELP),
             "settings": lambda: window.show_page(window.SETTINGS),
-            "palette": lambda: (window.show_page(window.CHAT), window.show_palette()),
-            "shortcuts": window.show_shortcuts,
-            "log": window.show_log,
-            "about": window.show_about,
+            "palette": lambda: (window.show_page(window.CHAT), window.dialogs.show_palette()),
+            "shortcuts": window.dialogs.show_shortcuts,
+            "log": window.dialogs.show_log,
+            "about": window.dialogs.show_about,
         }
 
     def reset(self) -> None:
@@ -131,8 +131,9 @@ class Stage:
             self._button(name).setChecked(False)
         for bar in (window.notice, self.chat.notice):
             bar.clear()
-        if window._palette is not None and window._palette.isVisible():
-            window.show_palette()
+        palette = window.dialogs.palette
+        if palette is not None and palette.isVisible():
+            window.dialogs.show_palette()
         self.chat.composer.clear()
         window.show_page(window.CHAT)
 

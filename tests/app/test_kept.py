@@ -171,18 +171,19 @@ def test_unsent_documents_and_pictures_are_there_after_a_kill(start, qtbot, tmp_
     assert again.history._read("SELECT COUNT(*) FROM documents") == [(0,)]
 
 
-def test_a_file_that_was_not_read_to_its_end_is_read_at_the_next_start(start, qtbot, tmp_path: Path) -> None:
+def test_a_file_that_was_not_read_to_its_end_is_read_at_the_next_start(
+    start, qtbot, tmp_path: Path, monkeypatch
+) -> None:
     late = tmp_path / "late.txt"
     late.write_text("Better late.")
-    program = start(model=False, shown=False)
-    parts = (Attached("late.txt", path=str(late)), Attached("nowhere.txt", path=str(tmp_path / "nowhere.txt")))
-    program.history.set_draft_parts("", Draft(documents=parts))
-    program.history.save_chat(Chat("c", "Chat", 1.0, 1.0))
-    program.history.set_draft_parts("c", Draft(documents=parts, pictures=(b"one",)))
-    program.chat.findChild(DraftTexts)._kept_parts = ()  # as if this run had written nothing of it
-    program.chat.findChild(DraftTexts)._composer.text_changed.disconnect(program.chat.drafts._on_text)
-    program.chat.findChild(DraftTexts).save = lambda: None
-    program.close()
+    with monkeypatch.context() as without:
+        without.setattr(DraftTexts, "save", lambda self: None)  # as if this run had written nothing of it
+        program = start(model=False, shown=False)
+        parts = (Attached("late.txt", path=str(late)), Attached("nowhere.txt", path=str(tmp_path / "nowhere.txt")))
+        program.history.set_draft_parts("", Draft(documents=parts))
+        program.history.save_chat(Chat("c", "Chat", 1.0, 1.0))
+        program.history.set_draft_parts("c", Draft(documents=parts, pictures=(b"one",)))
+        program.close()
     program = start(model=False, shown=False)
     composer = program.chat.composer
     qtbot.waitUntil(lambda: not composer.documents.reading)

@@ -255,7 +255,7 @@ def test_killed_anywhere_it_is_the_old_file_or_the_new_one(tmp_path: Path) -> No
     after = dump(tmp_path / "new" / "history.db")
     points = int(done.stdout)
     seen: set[str] = set()
-    early, late = range(1, points // 8, points // 40), range(points // 8, points - 5, points // 8)
+    early, late = range(1, points // 20, points // 160), range(points // 8, points - 5, points // 8)
     for at in (*early, *late, *range(points - 5, points + 1)):  # copying is early, and takes little of the time
         path = made(tmp_path / str(at) / "history.db", 1)
         done = run(KILLED_AT, path, at)

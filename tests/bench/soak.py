@@ -304,8 +304,8 @@ class Soak:
             descriptors=process.num_fds() if hasattr(process, "num_fds") else process.num_handles(),
             in_use=pages.used - pages.cached,
             cached=pages.cached,
-            running=last.running if last is not None and self._asked else 0,
-            queued=last.waiting if last is not None and self._asked else 0,
+            running=last.queue.running if last is not None and self._asked else 0,
+            queued=last.queue.waiting if last is not None and self._asked else 0,
         )
 
 

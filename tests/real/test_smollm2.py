@@ -42,7 +42,7 @@ def test_8_bits_are_found_too_few_in_some_places_and_the_person_decides_all_the_
         pytest.skip("no native code here, so no activation is quantised")
     spec = client.state()[keys.ACTIVATIONS]
     assert (spec.value, numerics.activations, numerics.refines) == ("auto", 8, True)
-    assert "16-bit, KL 0.0" in spec.found
+    assert "16-bit, KL 0.0" in spec.found.short
     assert any("Activations have 16 bits in" in notice for notice in loaded.card.notices)
     for chosen, bits in (("8bit", 8), ("32bit", 32), ("auto", 8)):
         client.set(keys.ACTIVATIONS, chosen)

@@ -592,10 +592,6 @@
         <translation>So viele Token liest jeder Kopf eines neuen Tokens, in ganzen Seiten zu sechzehn; eine davon ist die Seite, die gerade geschrieben wird. Die ersten beiden Schichten lesen alles, ebenso die Token des Prompts.</translation>
     </message>
     <message>
-        <source>How much of the next kernel&apos;s weights a kernel has fetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was fetched before.</source>
-        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel in den Level-2-Cache der GPU holen lässt: die Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was vorher geholt wurde.</translation>
-    </message>
-    <message>
         <source>In a month of real chats 74.1 % of Vicuna-33B&apos;s prompt tokens came from the cache, which made its first token come 1.7 times as fast on average.</source>
         <translation>In einem Monat echter Chats kamen 74,1 % der Prompt-Token von Vicuna-33B aus dem Cache; sein erstes Token kam dadurch im Mittel 1,7-mal so schnell.</translation>
     </message>
@@ -864,10 +860,6 @@
         <translation>Medusa-Köpfe allein machen Vicuna 7B 2,18-mal und 13B 2,33-mal so schnell; wird das Modell mittrainiert (Medusa-2), werden beide 2,83-mal so schnell.</translation>
     </message>
     <message>
-        <source>Megabytes fetched ahead</source>
-        <translation>Vorab geholte Megabyte</translation>
-    </message>
-    <message>
         <source>Memory</source>
         <translation>Speicher</translation>
     </message>
@@ -1072,6 +1064,14 @@
         <translation>Zeichnet alle Aufrufe eines Schritts einmal auf und wiederholt sie von da an: auf einer GPU als CUDA-Graph, auf einem Prozessor als Folge von Aufrufen von Kvasirs nativem Code. Ohne das ruft Python für jedes Token jeden Kernel jeder Schicht auf, und das Gerät wartet darauf.</translation>
     </message>
     <message>
+        <source>How much of the next kernel&apos;s weights a kernel has prefetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was prefetched before.</source>
+        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel vorab in den Level-2-Cache der GPU holen lässt: Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was zuvor geholt wurde.</translation>
+    </message>
+    <message>
+        <source>Megabytes prefetched into L2</source>
+        <translation>Vorab in den L2 geholte Megabyte</translation>
+    </message>
+    <message>
         <source>Only steps with Kvasir&apos;s own kernels for attention can be captured: kvasir doctor says what runs here.</source>
         <translation>Nur Schritte mit Kvasirs eigenen Kerneln für Attention können aufgezeichnet werden: kvasir doctor sagt, was hier läuft.</translation>
     </message>
@@ -1116,8 +1116,8 @@
         <translation>Präfix-Caching (RadixAttention)</translation>
     </message>
     <message>
-        <source>Products of one to eight rows ask for several pieces of their 4-bit weights at once, and for the next ones before these are used up, so that fast memory never waits for a request. An experiment, which no GPU has measured yet: each kernel is compared with the one that it replaces when a model is loaded, and what it cannot serve keeps that one.</source>
-        <translation>Produkte mit einer bis acht Zeilen fordern mehrere Stücke ihrer 4-Bit-Gewichte auf einmal an, und die nächsten, bevor diese verbraucht sind, sodass schneller Speicher nie auf eine Anforderung wartet. Ein Experiment, das noch keine GPU gemessen hat: Jeder Kernel wird beim Laden eines Modells mit dem verglichen, den er ersetzt, und was er nicht bedienen kann, behält jenen.</translation>
+        <source>Products of one to eight rows ask for several pieces of their 4-bit weights at once, so that fast memory never waits for a request. An experiment, which no GPU has measured yet: each kernel is compared with the one that it replaces at the load, and what it cannot serve keeps that one.</source>
+        <translation>Produkte von ein bis acht Zeilen fordern mehrere Stücke ihrer 4-Bit-Gewichte zugleich an, sodass schneller Speicher nie auf eine Anforderung wartet. Ein Versuch, den noch keine GPU gemessen hat: Jeder Kernel wird beim Laden mit dem verglichen, den er ersetzt, und was er nicht bedienen kann, behält diesen.</translation>
     </message>
     <message>
         <source>PyTorch</source>

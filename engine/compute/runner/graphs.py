@@ -117,10 +117,8 @@ class GraphRecorder(Protocol):
 
     most_rows: int
     """Steps of more rows are not worth a capture."""
-    by_context: bool
-    """True if texts of other lengths need other graphs."""
     warms: bool
-    """True if what is captured has to have run before."""
+    """True if what is captured has to have run before, and nothing may be moved by it."""
 
     def record(self, run: Callable[[], ForwardOutput]) -> Captured:
         """Capture ``run()``, which launches and allocates but reads nothing from the device. Raises what CUDA does."""
@@ -129,7 +127,7 @@ class GraphRecorder(Protocol):
 class CudaRecorder:
     """Captures on one GPU; graphs share a memory pool, because no two of them run at once."""
 
-    most_rows, by_context, warms = MOST_ROWS, True, True
+    most_rows, warms = MOST_ROWS, True
 
     def __init__(self, device: torch.device) -> None:
         self._pool, self._graphs = torch.cuda.graph_pool_handle(), weakref.WeakSet[torch.cuda.CUDAGraph]()
@@ -150,7 +148,7 @@ class CudaRecorder:
 class TapeRecorder:
     """Records on a processor (`engine.compute.native.tape`). More rows wait for arithmetic and not for Python."""
 
-    most_rows, by_context, warms = 8, False, False
+    most_rows, warms = 8, False
 
     def record(self, run: Callable[[], ForwardOutput]) -> Captured:
         """Implements :meth:`GraphRecorder.record`."""
@@ -194,7 +192,8 @@ class Graphs:
         self._no_memory = False
         self.late = ""
         """Reason the last step that was captured has no early launches; "": it has, or none were asked for."""
-        model.reserve(context)
+        if recorder.warms:
+            model.reserve(context)
         inputs.tables.reserve(MOST_SEQUENCES, pages_for(context))
         self._every_row = torch.arange(MOST_ROWS, device=inputs.tables.device.device)
         self._generation = self._places()
@@ -210,8 +209,7 @@ class Graphs:
         if reason:
             return None, reason
         most = max(len(row.tokens) for row in rows)
-        longest = max(shape.kv_len) if self._recorder.by_context else self._context
-        return key_of(shape.sizes, most, longest, self._context, asked), ""
+        return key_of(shape.sizes, most, max(shape.kv_len), self._context, asked), ""
 
     @property
     def too_many(self) -> str:
@@ -283,11 +281,11 @@ class Graphs:
         """Capture one graph of those that steps asked for, while there is nothing else to do; whether there was one."""
         if self._switched_off() or len(self) >= MOST_GRAPHS:
             return False
-        self._forget_moved()
         key = next((key for key, _ in self._uses.most_common() if self._due(key, 1)), None)
         if key is None:
             return False
         self._fill(key, ())
+        self._forget_moved()
         self._capture(key)
         return True
 
@@ -371,6 +369,8 @@ class Graphs:
 
     def _fill(self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None) -> StepMemory:
         """Fill the memory of the key with a step, and with sequences on page 0 for the rows that are missing."""
+        if not self._recorder.warms:
+            self._model.reserve(key.context)
         size = key.bucket
         left = size.T - sum(len(row.tokens) for row in rows)
         # Decoding: a row each. Else the last sequence has them all, and those before it none.

@@ -284,6 +284,7 @@ ALLOWED = {
     "engine/doors/cli/doctor.py": "why there is none",
     "engine/services/experiments/measures/throughput.py": "counters that only CUDA has",
     "engine/compute/native/gpu.py": "what PyTorch tells of what it calls cuda alone",
+    "engine/compute/native/early.py": "an attribute of a launch that CUDA alone has",
 }
 """Files that may name a kind of device, and why; everything else asks :func:`engine.base.devices.traits`."""
 

@@ -26,7 +26,7 @@ class Capturing(ReferenceAttention):
 class Player:
     """Plays a graph by running what was captured again; what it gave lies where it lay at the capture."""
 
-    most_rows, by_context, warms = graphs.MOST_ROWS, True, True
+    most_rows, warms = graphs.MOST_ROWS, True
 
     error: Exception | None = None
     replays: int = 0

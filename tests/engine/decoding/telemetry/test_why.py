@@ -234,7 +234,10 @@ def test_a_prompt_that_left_its_cache() -> None:
 def test_small_chunks_and_steps_that_are_no_graph() -> None:
     assert only(facts({keys.TOKEN_BUDGET: 64})).keys == {keys.TOKEN_BUDGET: 512}
     eager = telemetry(captured=0.1, eager_reason="drafts are verified")
-    assert "90 % of the steps were launched kernel by kernel: drafts are verified." in only(facts(frame=eager)).sentence
+    assert (
+        "90 % of the steps went through the model call by call: drafts are verified."
+        in only(facts(frame=eager)).sentence
+    )
 
 
 def test_what_the_gpu_and_the_battery_say() -> None:

@@ -79,6 +79,7 @@ def product(layer: PlaneLinear, weight: Tensor, x: Tensor) -> Tensor:
     return x.double() @ weight.t() + layer.bias.double()
 
 
+@pytest.mark.always("kind")
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("kind", SERVED)
 def test_every_packing_that_is_served(kind: str, rows: int) -> None:
