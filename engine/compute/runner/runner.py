@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -70,9 +71,15 @@ class Runner:
         self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
         self.graphs: Graphs | None = None
         if recorder is not None:
-            self.graphs = Graphs(
-                recorder, self._inputs, model, kv, attention, context, switches or Numerics(), self._run
-            )
+            # (A circle would outlive the model: what a load makes is kept out of the garbage collector.)
+            own = weakref.ref(self)
+
+            def run(batch: Batch, asked: ForwardOptions) -> ForwardOutput:
+                runner = own()
+                assert runner is not None, "it is this runner's forward that captures"
+                return runner._run(batch, asked)
+
+            self.graphs = Graphs(recorder, self._inputs, model, kv, attention, context, switches or Numerics(), run)
 
     @property
     def num_layers(self) -> int:

@@ -156,6 +156,7 @@ def test_what_lies_between_products_reads_16_bytes_at_a_time(sm: int) -> None:
         assert all("128" in name for name in loads), loads
 
 
+@pytest.mark.slow
 @pytest.mark.always
 @pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
 def test_what_surrounds_a_product_leaves_its_loop_alone(sm: int) -> None:
