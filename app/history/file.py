@@ -119,6 +119,7 @@ class HistoryFile(QObject):
     def bulk(self) -> BulkWriter:
         """A way to write thousands of chats, for a thread of its own; :attr:`changed` says nothing of them. Raises
         sqlite3.Error and OSError."""
+        self.flush()  # it reads by a connection of its own
         file = self._file
 
         def check() -> None:

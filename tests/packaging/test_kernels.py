@@ -61,8 +61,8 @@ def chosen(only: str) -> list[loads.Entry]:
 @pytest.mark.parametrize(
     ("sm", "only"),
     [
-        pytest.param(75, LEAST, marks=pytest.mark.always),
-        (90, LEAST),
+        pytest.param(75, LEAST, marks=(pytest.mark.always, pytest.mark.slow)),
+        pytest.param(90, LEAST, marks=pytest.mark.slow),
         *(pytest.param(sm, "", marks=pytest.mark.long) for sm in loads.CARDS),
     ],
 )

@@ -52,7 +52,7 @@ def does(lane: Lane) -> set[Doing]:
 
 @pytest.mark.slow
 def test_queues(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "QUANTUM", 0.002)  # of about a step, so that answers of some tokens give way
+    monkeypatch.setattr(policy, "QUANTUM", 0.0005)  # less than a step, so that answers of some tokens give way
     monkeypatch.setattr(mlfq, "LONGEST", 24)
     monkeypatch.setattr(mlfq, "SHORT", 6)
     monkeypatch.setattr(mlfq, "SIMULATED", 20)
