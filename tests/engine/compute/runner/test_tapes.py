@@ -201,3 +201,7 @@ def test_what_cannot_be_recorded_runs_and_says_why(monkeypatch: pytest.MonkeyPat
     for _ in range(4):
         same(records, never, [SequenceRows([1], 3, [3], 1)])
     assert records.eager == "it could not be captured (Python reads a tensor by item)"
+
+
+def test_recording_imports_no_compiler() -> None:
+    assert not hasattr(Tape.__torch_dispatch__, "__wrapped__"), "torch imports its compiler at the first call of it"
