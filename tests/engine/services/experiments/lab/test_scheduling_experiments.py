@@ -52,12 +52,13 @@ def does(lane: Lane) -> set[Doing]:
 
 @pytest.mark.slow
 def test_queues(guide: EngineClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "QUANTUM", 0.0005)  # less than a step, so that answers of some tokens give way
+    monkeypatch.setattr(policy, "QUANTUM", 1e-9)  # each step is longer: who had one gives way to who had none
+    monkeypatch.setattr(policy, "entry_level", lambda seconds: 0)
     monkeypatch.setattr(mlfq, "LONGEST", 24)
     monkeypatch.setattr(mlfq, "SHORT", 6)
     monkeypatch.setattr(mlfq, "SIMULATED", 20)
     monkeypatch.setattr(mlfq, "LOADS", (50, 400))
-    result = ran(guide, "mlfq", 20.0, load=400, ratio=12)
+    result = ran(guide, "mlfq", 20.0, load=4000, ratio=12)  # short requests come while the long ones are written
     lengths = [int(each) for each in str(result.settings["lengths"]).split(", ")]
     assert mlfq.LONG + mlfq.FEWEST <= len(lengths) <= mlfq.LONG + mlfq.SHORT
     assert lengths[: mlfq.LONG] == [24] * mlfq.LONG, "the longest come first"
