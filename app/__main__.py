@@ -37,9 +37,9 @@ def main() -> int:
         if gaps:
             preflight.tell(gaps)
             return 2
-    from app.program import WindowProgram
+    from app import start
 
-    return WindowProgram.run(sys.argv, _STARTED)
+    return start.run(sys.argv, _STARTED)
 
 
 if __name__ == "__main__":

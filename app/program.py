@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import logging
-import signal
-import socket
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QSocketNotifier, QTimer
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
 
-from app import language, paths, version
-from app import log as log_file
+from app import paths, version
 from app.cache.view import CacheView
 from app.chat.page import ChatPage
 from app.documents.meaning import USUAL
 from app.gpu.packs import Packs
 from app.help.page import HelpPage
 from app.history.leaving import Leaving
-from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.history.upgrading import in_sight
 from app.lab.kept import kept_index
 from app.lab.tools import COMPARE
-from app.language import known, tr
+from app.language import known
 from app.link.link import EngineLink, LinkState
 from app.models.page import ModelsPage
 from app.models.selector import ModelSelector
 from app.models.state.choice import LoadChoice
 from app.models.state.library import ModelLibrary
 from app.models.state.loads import ModelLoads
-from app.opening import Application, Opener, path_of
+from app.opening import Opener
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
 from app.server.state import ServerState
 from app.settings.appearance import Appearance
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
-from app.single import SingleInstance, UnansweredError
 from app.theme.icons import app_icon
 from app.theme.sheet import dress, prepare
 from app.theme.theme import Theme
@@ -77,9 +70,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_UNSEEN = ("offscreen", "minimal")
-"""Platforms without a screen, where nobody could close a box."""
-
 LAB_MS = 15_000
 """After the first load, when nothing is written any more, most likely."""
 
@@ -87,9 +77,9 @@ LAB_MS = 15_000
 class WindowProgram:
     """The window with everything behind it.
 
-    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models``, ``quantise``,
-    ``lab`` and ``compare`` are those of `kvasir gpu`, `kvasir models` and so on; None is Kvasir's own with its own
-    engine, and none with another.
+    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu``, ``models`` and ``quantise`` are
+    those of `kvasir gpu`, `kvasir models` and so on; None is Kvasir's own with its own engine, and none with another.
+    ``link`` is one that was started with that command already.
     """
 
     def __init__(
@@ -100,6 +90,7 @@ class WindowProgram:
         gpu: Sequence[str] | None = None,
         models: Sequence[str] | None = None,
         quantise: Sequence[str] | None = None,
+        link: EngineLink | None = None,
     ) -> None:
         self.closed = False
         self.store = SettingsStore(paths.settings_file())
@@ -108,9 +99,9 @@ class WindowProgram:
         self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
         self.history = HistoryStore(data / "history.db", upgrading=lambda work: in_sight(work, self.theme, app))
         version.remember(data)  # everything could be opened
-        # The engine takes seconds to start: it begins before the window is built.
-        self.link = EngineLink(engine)
-        self.link.start()
+        self.link = EngineLink(engine) if link is None else link
+        if link is None:
+            self.link.start()
         prepare(self.theme, app)
         plots = PlotStrip(self.theme)
         own = [] if engine is not None else engine_command()
@@ -340,75 +331,3 @@ class WindowProgram:
         self.desktop.close_down()
         self.link.shutdown()
         self.history.close()
-
-    @staticmethod
-    def run(arguments: Sequence[str], started: float, engine: Sequence[str] | None = None) -> int:
-        """Run until the window is closed; ``started`` is the perf_counter of the process's beginning."""
-        app = Application(list(arguments))
-        app.setApplicationName("Kvasir")
-        app.setDesktopFileName("kvasir")
-        app.setWindowIcon(app_icon())
-        language.install(app)
-        try:
-            single = SingleInstance(paths.data_dir())
-            # Those that Qt has left of ours: on Windows its list begins with the interpreter's own.
-            model = path_of([argument for argument in app.arguments() if argument in arguments[1:]])
-            if not single.acquire(model):
-                return 0
-            program = WindowProgram(app, log_file.start(paths.log_dir()), engine)
-        except (HistoryUnusableError, UnansweredError) as error:
-            return _refuse(app, str(error))
-        except OSError as error:
-            what = f"{error.filename} ({error.strerror})" if error.filename else str(error)
-            return _refuse(
-                app,
-                tr("Kvasir cannot use {what}. Allow writing there, or set KVASIR_HOME to another folder.", what=what),
-            )
-        program.window.painted.connect(lambda: log.info("window visible after %.2f s", time.perf_counter() - started))
-        for asked in (single.raised, app.file_opened):
-            asked.connect(program.raise_for)
-        signals = _SignalExit(app)
-        if model:
-            program.opener.open(model)
-        program.window.show()
-        try:
-            return app.exec()
-        finally:
-            program.close()
-            signals.restore()
-            single.release()
-            log_file.stop()
-
-
-def _refuse(app: QApplication, sentence: str) -> int:
-    """Without its history the program does not start; the sentence goes to whoever started it, on either channel."""
-    if logging.getLogger().hasHandlers():  # else it would go to standard error twice
-        log.error("%s", sentence)
-    sys.stderr.write(sentence + "\n")
-    if app.platformName() not in _UNSEEN:
-        box = QMessageBox(QMessageBox.Icon.Critical, "Kvasir", sentence)
-        box.show()
-        app.exec()
-    return 1
-
-
-class _SignalExit(QObject):
-    """Ctrl-C and a polite kill close the program as its window's button does."""
-
-    def __init__(self, app: QApplication) -> None:
-        super().__init__(app)
-        self._read, self._write = socket.socketpair()
-        self._write.setblocking(False)
-        self._old_fd = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-        # Python runs its handlers only between bytecodes, so a byte on the socket wakes Qt's loop.
-        self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
-        self._notifier.activated.connect(app.quit)
-        self._old = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore(self) -> None:
-        signal.set_wakeup_fd(self._old_fd)
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-        self._notifier.setEnabled(False)
-        self._read.close()
-        self._write.close()

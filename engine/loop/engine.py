@@ -428,11 +428,12 @@ class Engine:
         return f" {previous} is no longer loaded: load it again to go on."
 
     def _drop(self) -> None:
-        """Drop the model without an event: its successor is about to take its place."""
-        self._stepper = None
+        """Drop the model, if there is one, without an event: its successor is about to take its place."""
+        dropped, self._stepper = self._stepper is not None, None
         self._version += 1
         self._measuring.drop()
-        release_memory()
+        if dropped:
+            release_memory()
 
     def _unload(self, reason: str, idle: bool = False) -> None:
         if self._stepper is None:

@@ -2,15 +2,16 @@
 
 Drives the program as a person would and prints each figure beside its bound: by the clock, and of processor time, which
 leaves the machine's other work out and is what is held against the bound. Names: stream, long, history, text, pages,
-memory, idle, start; all, if none is given. Each runs in a process of its own with an empty home. The first three talk
-to the fake engine, which writes as fast as is asked; the others start the real one with the bundled model. Linux only
-(/proc).
+memory, idle, start, word; all, if none is given. Each runs in a process of its own with an empty home. The first three
+talk to the fake engine, which writes as fast as is asked; the others start the real one with the bundled model. Linux
+only (/proc).
 """
 
 # ruff: noqa: T201
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -218,6 +219,19 @@ def start(_: QApplication) -> Iterable[Figure]:
     yield Figure(f"start to typing, median of {STARTS}", statistics.median(seconds), statistics.median(own), 1000)
 
 
+def word(_: QApplication) -> Iterable[Figure]:
+    """Start to the first word of an answer, its question asked at once. Files are in the page cache."""
+    seconds = []
+    for each in range(STARTS):
+        home = Path(os.environ["KVASIR_HOME"]) / str(each)
+        command = [sys.executable, "-m", "tests.app.first_word", str(time.time())]
+        done = subprocess.run(
+            command, env={**os.environ, "KVASIR_HOME": str(home)}, check=True, capture_output=True, text=True
+        )
+        seconds.append(1000 * json.loads(done.stdout)["first word"])
+    yield Figure(f"start to the first word, median of {STARTS}", statistics.median(seconds), None, 3000)
+
+
 def percentile(times: Sequence[float]) -> float:
     return sorted(times)[int(0.95 * len(times))]
 
@@ -230,7 +244,7 @@ def settle(app: QApplication) -> None:
 
 
 PARTS: dict[str, Callable[[QApplication], Iterable[Figure]]] = {
-    part.__name__: part for part in (stream, long, history, text, pages, memory, idle, start)
+    part.__name__: part for part in (stream, long, history, text, pages, memory, idle, start, word)
 }
 
 

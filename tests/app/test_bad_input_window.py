@@ -225,10 +225,10 @@ def test_an_engine_that_keeps_dying_is_given_up_with_a_way_back(
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_second_start_raises_the_first(own_folders: Path, fake_command) -> None:
     code = (
-        "import sys, time\nfrom app.window.presence import Presence\nfrom app.program import WindowProgram\n"
+        "import sys, time\nfrom app import start\nfrom app.window.presence import Presence\n"
         "to_front = Presence.to_front\n"
         "Presence.to_front = lambda self: (to_front(self), print('raised', flush=True))[0]\n"
-        f"sys.exit(WindowProgram.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
+        f"sys.exit(start.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
     )
     first = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     log = own_folders / "kvasir" / "log" / "kvasir.log"

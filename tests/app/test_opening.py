@@ -175,8 +175,8 @@ def test_the_desktops_event_names_a_file(tmp_path, file):
 def test_two_real_starts(tmp_path, fake_command, file):
     """The second process ends at once, and the first one loads what it was given."""
     code = (
-        "import sys, time; from app.program import WindowProgram\n"
-        f"sys.exit(WindowProgram.run(['kvasir', *sys.argv[1:]], time.perf_counter(), {fake_command(process=True)!r}))"
+        "import sys, time; from app import start\n"
+        f"sys.exit(start.run(['kvasir', *sys.argv[1:]], time.perf_counter(), {fake_command(process=True)!r}))"
     )
     home = tmp_path / "home"
     settings = home / "config" / "settings.json"

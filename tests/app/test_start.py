@@ -13,7 +13,7 @@ import pytest
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import log as log_file
-from app import paths, preflight, program, single
+from app import paths, preflight, single, start
 from app.single import SingleInstance, UnansweredError
 
 ROOT = Path(__file__).parents[2]
@@ -150,8 +150,8 @@ def test_a_second_start_without_an_answer_fails(qapp, monkeypatch, capsys):
         raise UnansweredError("Kvasir runs already (process 7) and does not answer.")
 
     monkeypatch.setattr(SingleInstance, "acquire", refuse)
-    monkeypatch.setattr(program, "Application", lambda _: qapp)
-    assert program.WindowProgram.run(["kvasir"], time.perf_counter()) == 1
+    monkeypatch.setattr(start, "Application", lambda _: qapp)
+    assert start.run(["kvasir"], time.perf_counter()) == 1
     assert "(process 7)" in capsys.readouterr().err
 
 
@@ -203,8 +203,8 @@ def test_one_folder_for_everything(monkeypatch, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_polite_kill_ends_program_and_engine(tmp_path, fake_command):
     code = (
-        "import sys, time; from app.program import WindowProgram\n"
-        f"sys.exit(WindowProgram.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
+        "import sys, time; from app import start\n"
+        f"sys.exit(start.run(['kvasir'], time.perf_counter(), {fake_command(process=True)!r}))"
     )
     env = environment(QT_QPA_PLATFORM="offscreen", KVASIR_HOME=str(tmp_path / "home"))
     process = subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT, stderr=subprocess.PIPE)
@@ -236,7 +236,7 @@ def test_signals_do_not_lose_references(qapp):
 
 
 def test_the_window_is_assembled_without_torch_and_before_the_plots():
-    code = "import sys, app.program; print([m for m in ('torch', 'app.plots.charts') if m in sys.modules])"
+    code = "import sys, app.program; print([m for m in ('torch', 'numpy', 'app.plots.charts') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment(),

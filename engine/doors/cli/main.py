@@ -171,7 +171,8 @@ def serve(
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
-    from engine.doors.cli.serve import Allowed, Policy, run_child, run_server, tls_of
+    with importing():
+        from engine.doors.cli.serve import Allowed, Policy, run_child, run_server, tls_of
 
     chosen = None if model is None else (path_or_name_of(model), draft_of(draft))
     with report_errors():

@@ -16,7 +16,7 @@ import typer
 
 from engine.base import installation
 from engine.base.terminal import say
-from engine.doors.cli.errors import CommandFailed
+from engine.doors.cli.errors import CommandFailed, importing
 from engine.doors.security import Allowed
 from engine.doors.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
 from engine.doors.tls import Tls, given, self_signed
@@ -133,9 +133,10 @@ def _server(
     logs: bool = False,
 ) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
-    from engine.cache.offload.saved import SavedChats
-    from engine.loop.engine import Engine
-    from engine.services.probes import MachineProbes
+    with importing():
+        from engine.cache.offload.saved import SavedChats
+        from engine.loop.engine import Engine
+        from engine.services.probes import MachineProbes
 
     saved = SavedChats(config.saved_cache_folder(), 0)  # the switch sets how much they may take
     engine = partial(Engine, device=device, saved=saved)

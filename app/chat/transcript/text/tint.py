@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple, cast
 
-import numpy as np
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF
 from PySide6.QtGui import QPainter, QTextBlock, QTextLine
 from PySide6.QtWidgets import QTextEdit
@@ -39,6 +38,8 @@ def tinted_runs(where: Sequence[int], base: int, spans: Sequence[TextSpan]) -> l
     """
     if not where or not spans:
         return []
+    import numpy as np  # 0.1 s, which the window's start has not
+
     places = np.asarray(where, dtype=np.int64)
     kinds = list(dict.fromkeys([("", ""), *((TOKENS.get(span.tint, ""), span.by) for span in spans)]))
     codes = np.repeat(
@@ -53,6 +54,8 @@ def tinted_runs(where: Sequence[int], base: int, spans: Sequence[TextSpan]) -> l
 
 def in_utf16(runs: Sequence[TintRun], text: str) -> list[TintRun]:
     """The runs counted as Qt counts, for a ``text`` with characters beyond the basic plane."""
+    import numpy as np
+
     widths = np.fromiter((1 + (ord(char) > 0xFFFF) for char in text), dtype=np.int64, count=len(text))
     places = np.concatenate(([0], np.cumsum(widths))).tolist()
     return [run._replace(start=places[run.start], end=places[run.end]) for run in runs]
