@@ -29,6 +29,7 @@ from engine.compute.attention.triton import (
     launch,
     merge_kernels,
     merging,
+    nibble_kernels,
     pack,
     pack_kernels,
     quest,
@@ -40,6 +41,7 @@ from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
 META = torch.device("meta")
 KERNELS = [
     (byte_kernels, "attend_bytes"),
+    (nibble_kernels, "attend_nibbles"),
     (kernels, "attend"),
     (kernels, "combine"),
     (quest_kernels, "page_scores"),
@@ -169,6 +171,7 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "decode dense 96": lambda dtype: attention("dense", dtype, (96, 96)),
     "decode int4 96": lambda dtype: attention("int4", dtype, (96, 96)),
     "decode dense 256": lambda dtype: attention("dense", dtype, (256, 256)),
+    "decode int4 64": lambda dtype: attention("int4", dtype, (64, 64)),
     "decode int4 256": lambda dtype: attention("int4", dtype, (256, 256)),
     "decode latent": lambda dtype: attention("latent", dtype, (576, 512), 16),
     "whole dense": lambda dtype: whole("dense", dtype),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -42,6 +42,24 @@ lop3.b32 $1, t, 0x00FF00FF, 0x64806480, 0x6A; }"""
 """PTX: two halfwords of two int8 each -> float16 of the first codes and of the second, each 1152 too large. (0x6A is
 (a & b) ^ c, which turns the sign of a code about.)"""
 BYTES_MAGIC = 1152.0
+NIBBLES = """{ .reg .b32 t;
+and.b32 $0, $4, 0x000F000F;
+and.b32 $1, $4, 0x00F000F0;
+shr.u32 t, $4, 8;
+and.b32 $2, t, 0x000F000F;
+and.b32 $3, t, 0x00F000F0; }"""
+"""PTX: two halfwords of four codes of 4 bits each -> float16 of NIBBLES_UNIT times less, see nibble_kernels.py."""
+NIBBLES_UNIT = float(1 << 24)
+NIBBLES_GROUP = 32
+"""Channels that share a scale and a minimum in every head that nibble_kernels.py serves."""
+NIBBLE_KEYS, NIBBLE_NUMBERS = 64, 1 << 13
+"""As BYTE_KEYS and BYTE_NUMBERS, for nibble_kernels.py: a program is one warp, since its products with values have 16
+rows and as many columns, which several would all compute."""
+FEW_KEYS: dict[str, int] = {"int8": 1 << 18, "int4": 1 << 16}
+"""Keys of a layer, of all sequences and heads, from which on a kernel for a few rows is faster where memory is,
+although it neither writes nor merges: what an H200 then saves is the time of two more kernels. Estimates, too."""
+FAST_MEMORY = ((8, 0), HOPPER, (10, 0))
+"""Generations with so much memory bandwidth that unpacking in `kernels.attend` takes longer than reading."""
 DECODE_ROWS = 16
 """Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
 
@@ -98,10 +116,10 @@ def cut_for(
     max_keys: int,
     processors: int,
     least: int = LEAST_KEYS,
-    bytes: bool = False,
+    few: Few = "",
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
-    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``bytes``: for byte_kernels.py. Estimates
+    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``few``: for such a kernel. Estimates
     from machine code, for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so
     that few variants are compiled."""
     width = max(k.width, v.width)
@@ -111,13 +129,17 @@ def cut_for(
         keys = 16
     if kind == "kivi":
         keys = CHANNEL_GROUP
-    if bytes:
+    if few == "int8":
         keys = min(BYTE_KEYS, BYTE_NUMBERS // width)
+    elif few == "int4":
+        keys = min(NIBBLE_KEYS, NIBBLE_NUMBERS // width)
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
     looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
-    splits = splits_for(tiles, -(-max_keys // keys), -(-max_keys // least), processors)
-    return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
+    warps = 8 if rows == 64 else 1 if few == "int4" else 4
+    # Where a program is one warp, as many more of them run at the same time.
+    splits = splits_for(tiles, -(-max_keys // keys), -(-max_keys // least), processors * max(1, 4 // warps))
+    return TileConfig(rows, keys, splits, warps, 1 if looked_up else 2)
 
 
 @functools.cache
@@ -152,19 +174,34 @@ def cut_of(
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
     least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
     longest = context_class(batch.host.max_kv)
-    bytes = not fused and takes_bytes(q, kv, spec, batch, first, stop)
-    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, bytes)
+    few = "" if fused else few_kernel(q, kv, spec, batch, first, stop)
+    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few)
 
 
-def takes_bytes(
+Few = Literal["", "int8", "int4"]
+"""Kernels for a few rows that see whole texts of one kind: those of byte_kernels.py and nibble_kernels.py."""
+
+
+def few_kernel(
     q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, first: Tensor | None = None, stop: Tensor | None = None
-) -> bool:
-    """Return True if byte_kernels.py serves: a few rows that see whole texts of int8, whose heads have 2^n channels."""
+) -> Few:
+    """The kernel for a few rows that serves; "": none, as where heads have not 2^n channels."""
     plain = spec.window is None and spec.softcap is None and batch.ancestors is None and first is None and stop is None
     width = kv.k_dim
-    whole = width == kv.v_dim == power_of_two(width) and 32 <= width <= 256
+    least = 32 if kv.kind == "int8" else 2 * NIBBLES_GROUP
+    whole = width == kv.v_dim == power_of_two(width) and least <= width <= 256
     packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    return kv.kind == "int8" and plain and whole and packed_rows <= DECODE_ROWS
+    if not plain or not whole or packed_rows > DECODE_ROWS:
+        return ""
+    return cast(Few, kv.kind) if kv.kind in ("int8", "int4") else ""
+
+
+def rather_few(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch) -> bool:
+    """Return True if a kernel for a few rows serves that is faster than one that also writes and merges."""
+    if capability(q.device) not in FAST_MEMORY or not few_kernel(q, kv, spec, batch):
+        return False
+    _, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
+    return tiles * context_class(batch.host.max_kv) >= FEW_KEYS[kv.kind]
 
 
 def may_merge(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, cut: TileConfig | None = None) -> bool:
@@ -197,8 +234,8 @@ class LaunchPlan(NamedTuple):
     """Rows that are no padding."""
     arrived: Tensor | None = None
     """[tiles * H_kv] int32, all 0: how many splits of a tile have ended, where the last one merges."""
-    bytes: bool = False
-    """It is the kernel of byte_kernels.py."""
+    few: Few = ""
+    """The kernel, where it is one for a few rows."""
 
 
 def plan(
@@ -231,8 +268,8 @@ def plan(
         part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
         part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
     tree, table = batch.ancestors is not None, batch.page_table
-    if not fused and takes_bytes(q, kv, spec, batch, first, stop):
-        return _byte_plan(q, kv, spec, batch, cut, table[group], part, part_lse, need_lse)
+    if few := "" if fused else few_kernel(q, kv, spec, batch, first, stop):
+        return _plan_of_few(few, q, kv, spec, batch, cut, table[group], part, part_lse, need_lse)
     keywords = {
         **layout_constants(kv),
         "GROUP": per_kv,
@@ -312,7 +349,8 @@ def _new_arguments(new: NewRows | None) -> tuple[tuple[Tensor | None, ...], tupl
     return (new.k, new.v, rope.cos, rope.sin, None, new.slots), (*strides, rope.cos.stride(0))
 
 
-def _byte_plan(
+def _plan_of_few(
+    few: Few,
     q: Tensor,
     kv: PackedKV,
     spec: AttnSpec,
@@ -324,29 +362,37 @@ def _byte_plan(
     need_lse: bool,
 ) -> LaunchPlan:
     exact = q.dtype == torch.float32  # float32 serves to be compared, and needs no float16
+    inline = not exact and inlines(q.device)
+    per_kv = q.shape[1] // kv.kv_heads
+    own: dict[str, Any]
+    if few == "int8":
+        magic = 0.0 if exact else BYTES_MAGIC
+        own = {"HALF": kv.k_dim // 2, "ASM": BYTES if inline else "", "MAGIC": magic, "BM": cut.rows}
+    else:
+        pairs = kv.k_dim // (2 * NIBBLES_GROUP)
+        own = {"PAIRS": pairs, "HALF": NIBBLES_GROUP // 2, "ASM": NIBBLES if inline else ""}
+        own |= {"UNIT": NIBBLES_UNIT if inline else 1.0}
+        own |= {"BM": 8 if _packed(batch, per_kv, kv.kv_heads)[0] <= 8 else cut.rows}
     keywords = {
-        "GROUP": q.shape[1] // kv.kv_heads,
-        "HALF": kv.k_dim // 2,
+        "GROUP": per_kv,
+        **own,
         "LSE": need_lse or cut.splits > 1,
         "PARTS": cut.splits > 1,
-        "BM": cut.rows,
         "BN": cut.keys,
-        "ASM": "" if exact or not inlines(q.device) else BYTES,
-        "MAGIC": 0.0 if exact else BYTES_MAGIC,
         "num_warps": cut.warps,
         "num_stages": cut.stages,
     }
     strides = *q.stride()[:2], *(stride // 2 for side in (kv.k, kv.v) for stride in side.stride()[:2])
     return LaunchPlan(
         (batch.host.S, kv.kv_heads, cut.splits),
-        (*keywords.values(), q.dtype, strides),
+        (few, *keywords.values(), q.dtype, strides),
         keywords,
         (table, batch.row_start, batch.kv_len),
         (spec.scale, batch.host.T, *strides, batch.page_table.stride(1)),
         part,
         part_lse,
         batch.host.T,
-        bytes=True,
+        few=few,
     )
 
 
@@ -354,7 +400,7 @@ def run(
     plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False, new: NewRows | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """One layer's attention as planned."""
-    from engine.compute.attention.triton import byte_kernels, kernels
+    from engine.compute.attention.triton import byte_kernels, kernels, nibble_kernels
 
     out = q.new_empty(q.shape[0], q.shape[1], kv.v_dim)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
@@ -366,10 +412,11 @@ def run(
         return out, lse
     written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
     k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
-    if plan.bytes:
+    if plan.few:
         k, v = kv.k.view(torch.int16), kv.v.view(torch.int16)
         args = (q, k, v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
-        _variants.launch(byte_kernels.attend_bytes, plan.key, plan.grid, args, lambda: plan.keywords)
+        kernel = byte_kernels.attend_bytes if plan.few == "int8" else nibble_kernels.attend_nibbles
+        _variants.launch(kernel, plan.key, plan.grid, args, lambda: plan.keywords)
     else:
         merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
         tensors, strides = _new_arguments(new)

@@ -204,31 +204,36 @@ DRAFTED = [(126, 4, False)]
     ("shapes", "width", "keys", "splits"),
     [(FEW, 64, 128, 2), (FEW, 128, 32, 1), (FEW[:2], 32, 16, 5), (DRAFTED, 256, 64, 3), (DRAFTED, 64, 128, 1)],
 )
-def test_a_few_rows_over_codes_of_eight_bits(
-    shapes: list[tuple[int, int, bool]], width: int, keys: int, splits: int
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_few_rows_over_codes(
+    kind: str, shapes: list[tuple[int, int, bool]], width: int, keys: int, splits: int
 ) -> None:
     """Alone in each program, in more splits than there are blocks, and where new keys begin in the midst of a block."""
     cases = cases_of(shapes, (8, 2), width)
-    batch, q, kv = placed(cases, "int8")
+    batch, q, kv = placed(cases, kind)
     plan = launch.plan(q, kv, AttnSpec(0.125), batch, need_lse=True, cut=TileConfig(16, keys, splits))
-    assert plan.bytes
-    compare(cases, AttnSpec(0.125), "int8", TileConfig(16, keys, splits))
+    assert plan.few == ("" if (kind, width) == ("int4", 32) else kind), (
+        "a group of 4 bits has 32 channels, and two planes"
+    )
+    compare(cases, AttnSpec(0.125), kind, TileConfig(16, keys, splits))
     for spec in (AttnSpec(0.125, 9), AttnSpec(0.125, None, 30.0)):
-        assert not launch.plan(q, kv, spec, batch).bytes, "a window or a cap is the other kernel's"
+        assert not launch.plan(q, kv, spec, batch).few, "a window or a cap is the other kernel's"
 
 
 @pytest.mark.always
-def test_codes_of_eight_bits_in_float16() -> None:
-    """As on a GPU: queries far beyond float16, codes that are 1152 too large, and values that are small."""
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_codes_in_float16(kind: str) -> None:
+    """As on a GPU: queries far beyond float16, codes of 8 bits that are 1152 too large, and values that are small."""
     cases = cases_of(FEW, (8, 2), 64)
-    batch, q, kv = placed(cases, "int8")
+    batch, q, kv = placed(cases, kind)
     spec = AttnSpec(1e-6)
     rows, large = batch.host.T, 1e5
     assert kv.v_meta is not None
     small = kv._replace(v_meta=kv.v_meta * 0.004)
     want, want_lse = reference.attend(large * q.half().float(), small, spec, batch, 0, True, None, None)
     plan = launch.plan(q.half(), small, spec, batch, need_lse=True, cut=TileConfig(16, 32, 2))
-    assert plan.keywords["MAGIC"] == launch.BYTES_MAGIC
+    assert plan.few == kind
+    assert plan.keywords.get("MAGIC", launch.BYTES_MAGIC) == launch.BYTES_MAGIC
     scaled = launch.plan(q.half(), small, AttnSpec(1e-6 * large), batch, need_lse=True, cut=TileConfig(16, 32, 2))
     found, lse = launch.run(scaled, q.half(), small, True)
     assert lse is not None

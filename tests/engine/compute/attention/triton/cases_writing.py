@@ -174,3 +174,20 @@ def test_reasons_for_a_kernel_of_its_own() -> None:
     assert reasons["served"] is None
     assert "more than one new row" in str(reasons["chain"])
     assert "does not write the KV kind wide" in str(reasons["other"])
+
+
+@pytest.mark.usefixtures("_proved")
+def test_over_many_keys_a_kernel_that_only_attends_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where memory is fast and the kind has such a kernel; keys count as those of all heads and sequences."""
+    backend = _Proved()
+    batch, q, kv = placed(cases_of(SHORT, width=64), "int4")
+    most = launch.row_class(batch.host.T) * kv.kv_heads * launch.context_class(batch.host.max_kv)
+    for keys, fast, served in ((most + 1, True, True), (most, True, False), (most, False, True)):
+        monkeypatch.setitem(launch.FEW_KEYS, "int4", keys)
+        monkeypatch.setattr(launch, "FAST_MEMORY", (launch.HOPPER,) if fast else ())
+        reason = backend.declines_new(q, kv, None, SPEC, batch)
+        assert (reason is None) == served
+        assert (backend._arrivals(q, kv, SPEC, batch) is None) or served
+    wide = placed(cases_of(SHORT, width=80), "int4")
+    monkeypatch.setattr(launch, "FAST_MEMORY", (launch.HOPPER,))
+    assert backend.declines_new(wide[1], wide[2], None, SPEC, wide[0]) is None, "80 channels are not 2^n"

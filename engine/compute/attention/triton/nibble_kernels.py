@@ -1,0 +1,225 @@
+"""Attention of a few rows over keys and values of 4 bits, unpacked in registers on the way to tensor cores.
+
+As `byte_kernels` for codes of 8 bits. A halfword holds four codes; an AND leaves one of them in each half of a
+register, where it is a float16 of 2^-24 of it, or of 16 times that (tensor cores take such numbers in full: Fasi et al.
+2021, doi.org/10.7717/peerj-cs.330). What channels share, a scale and a minimum for each token, is not put on codes:
+scores are a sum over groups of channels, of products with codes times the scale and the queries' sum times the minimum;
+values are added up group by group with weights that have the scale, and the minima by a product of their own.
+
+Importing this needs Triton.
+"""
+
+# ruff: noqa: RUF005 - Triton has no starred tuples
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from engine.compute.attention.triton.kernels import LN2, LOG2E, PAGE, TABLES
+
+COLUMNS = tl.constexpr(16)
+"""Columns of products with minima, one for each group, as few as tensor cores have. The last one of values is 1, whose
+product is the sum of the rounded weights."""
+VALUES = tl.constexpr(16.0)
+"""Factor of weights, so that few products with scales are smaller than float16 holds in full."""
+
+
+@triton.jit
+def _codes(words, ASM: tl.constexpr, NUMBER: tl.constexpr):
+    """int16 of four codes each -> the lower and the higher of its first byte, and of its second.
+
+    The higher are 16 times too large, and all of them 2^24 times too small where ASM is given.
+    """
+    if ASM != "":
+        low, high, odd_low, odd_high = tl.inline_asm_elementwise(
+            ASM, "=r,=r,=r,=r,r", [words], dtype=(tl.float16, tl.float16, tl.float16, tl.float16), is_pure=True, pack=2
+        )
+    else:
+        low, high = (words & 15).to(NUMBER), (words & 240).to(NUMBER)
+        odd_low, odd_high = ((words >> 8) & 15).to(NUMBER), ((words >> 8) & 240).to(NUMBER)
+    return low, high, odd_low, odd_high
+
+
+@triton.jit
+def _queries(at, live, group, HALF: tl.constexpr):
+    """[HALF, R] float32 of a group's even channels, and of its odd ones."""
+    lane = tl.arange(0, HALF)[:, None]
+    even = tl.load(at[None, :] + group * 2 * HALF + 2 * lane, mask=live[None, :], other=0.0).to(tl.float32)
+    odd = tl.load(at[None, :] + group * 2 * HALF + 2 * lane + 1, mask=live[None, :], other=0.0).to(tl.float32)
+    return even, odd
+
+
+@triton.jit
+def _scales(at, known, MASKED: tl.constexpr):
+    """[BN, 1] float16 scales of int32 of a scale and a minimum each; of keys that are not ``known`` 0."""
+    if MASKED:
+        both = tl.load(at, mask=known, other=0)
+    else:
+        both = tl.load(at)
+    return both.to(tl.int16).to(tl.float16, bitcast=True)[:, None]
+
+
+@triton.jit
+def _minima(at, known, NUMBER: tl.constexpr, MASKED: tl.constexpr):
+    """[BN, COLUMNS] minima of the same."""
+    if MASKED:
+        both = tl.load(at, mask=known[:, None], other=0)
+    else:
+        both = tl.load(at)
+    return (both >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(NUMBER)
+
+
+@triton.jit
+def _block(block, most, added, sums, queries, query_sums, factor, limit, length, live, table,
+           k, v, k_meta, v_meta, k_slot, v_slot, meta_slot,
+           PAIRS: tl.constexpr, HALF: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, ASM: tl.constexpr,
+           UNIT: tl.constexpr):  # fmt: skip
+    """The running softmax and sums after a block of keys. Not MASKED: every row sees all of it."""
+    NUMBER: tl.constexpr = query_sums.dtype
+    key = block * BN + tl.arange(0, BN)
+    lane = tl.arange(0, HALF)
+    column = tl.arange(0, COLUMNS)
+    known = key < length
+    if MASKED:
+        page = tl.load(table + key // PAGE, mask=known, other=0).to(tl.int64)
+    else:
+        page = tl.load(table + key // PAGE).to(tl.int64)
+    slot = page * PAGE + key % PAGE
+    at = slot[:, None] * meta_slot + (column % (2 * PAIRS))[None, :]
+    lowest = tl.dot(_minima(k_meta + at, known, NUMBER, MASKED), query_sums, input_precision="ieee")
+    scores = tl.zeros((BN, live.shape[0]), tl.float32)
+    for pair in tl.static_range(PAIRS):
+        words = tl.load(k + slot[:, None] * k_slot + pair * HALF + lane[None, :])
+        even_low, even_high, odd_low, odd_high = _codes(words, ASM, NUMBER)
+        low = tl.dot(even_low, queries[4 * pair], input_precision="ieee")
+        low = tl.dot(odd_low, queries[4 * pair + 1], low, input_precision="ieee")
+        high = tl.dot(even_high, queries[4 * pair + 2], input_precision="ieee")
+        high = tl.dot(odd_high, queries[4 * pair + 3], high, input_precision="ieee")
+        scale_at = k_meta + slot * meta_slot + pair
+        scores += low * _scales(scale_at, known, MASKED).to(tl.float32)
+        scores += high * _scales(scale_at + PAIRS, known, MASKED).to(tl.float32)
+    scores = scores * (factor * UNIT)[None, :] + lowest * factor[None, :]
+    if MASKED:
+        scores = tl.where((key[:, None] < limit[None, :]) & live[None, :], scores, float("-inf"))
+    more = tl.maximum(most, tl.max(scores, 0))
+    base = more
+    if MASKED:
+        base = tl.where(more == float("-inf"), 0.0, more)
+    weights = (tl.exp2(scores - base[None, :]) * VALUES).to(NUMBER)
+    shrink = tl.exp2(most - base)
+    least = tl.where((column == COLUMNS - 1)[None, :], 1.0, _minima(v_meta + at, known, NUMBER, MASKED))
+    added = tl.dot(tl.trans(weights), least, added * shrink[:, None], input_precision="ieee")
+    result = ()
+    for pair in tl.static_range(PAIRS):
+        words = tl.load(v + slot[:, None] * v_slot + pair * HALF + lane[None, :])
+        even_low, even_high, odd_low, odd_high = _codes(words, ASM, NUMBER)
+        scale_at = v_meta + slot * meta_slot + pair
+        low = tl.trans(weights * _scales(scale_at, known, MASKED).to(NUMBER))
+        high = tl.trans(weights * _scales(scale_at + PAIRS, known, MASKED).to(NUMBER))
+        result = result + (
+            tl.dot(low, even_low, sums[4 * pair] * shrink[:, None], input_precision="ieee"),
+            tl.dot(low, odd_low, sums[4 * pair + 1] * shrink[:, None], input_precision="ieee"),
+            tl.dot(high, even_high, sums[4 * pair + 2] * shrink[:, None], input_precision="ieee"),
+            tl.dot(high, odd_high, sums[4 * pair + 3] * shrink[:, None], input_precision="ieee"),
+        )
+    return more, added, result
+
+
+@triton.jit
+def _at(columns, which: tl.constexpr):
+    """Column ``which`` of [R, COLUMNS]."""
+    return tl.sum(tl.where((tl.arange(0, COLUMNS) == which)[None, :], columns, 0.0), 1)
+
+
+@triton.jit(do_not_specialize=["tokens", "table_row"], do_not_specialize_on_alignment=TABLES)
+def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out, scale, tokens,
+                   q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
+                   GROUP: tl.constexpr, PAIRS: tl.constexpr, HALF: tl.constexpr, LSE: tl.constexpr,
+                   PARTS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ASM: tl.constexpr,
+                   UNIT: tl.constexpr):  # fmt: skip
+    """Grid (S, H_kv, splits); at most BM rows times heads a sequence. Keys and values int16 ``[slots, H_kv, PAIRS *
+    HALF]`` of 4 * PAIRS * HALF channels, of which 2 * HALF share a scale; strides of them in int16. The rest as in
+    `kernels.attend`."""
+    sequence, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    begin = tl.load(row_start + sequence)
+    rows = tl.load(row_start + sequence + 1) - begin
+    if rows == 0:
+        return
+    length = tl.load(kv_len + sequence)
+    m = tl.arange(0, BM)
+    live = m < rows * GROUP
+    row = tl.where(live, m // GROUP, 0)
+    limit = length - rows + row + 1
+    each = tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
+    start = tl.program_id(2) * each
+    end = tl.minimum(start + each, tl.cdiv(length, BN))
+    # Below the first new key there is none that a row does not see.
+    middle = tl.maximum(start, tl.minimum(end, (length - rows + 1) // BN))
+
+    NUMBER: tl.constexpr = tl.float32 if q.dtype.element_ty == tl.float32 else tl.float16
+    PLANE: tl.constexpr = 2 * PAIRS * HALF
+    at = q + (begin + row).to(tl.int64) * q_row + (head * GROUP + m % GROUP) * q_head
+    factor = tl.zeros((BM,), tl.float32)
+    for group in tl.static_range(2 * PAIRS):
+        even, odd = _queries(at, live, group, HALF)
+        factor = tl.maximum(factor, tl.maximum(tl.max(tl.abs(even), 0), tl.max(tl.abs(odd), 0)))
+    factor = tl.where(factor > 0, factor, 1.0)
+    queries = ()
+    column = tl.arange(0, COLUMNS)[:, None]
+    query_sums = tl.zeros((COLUMNS, BM), tl.float32)
+    for pair in tl.static_range(PAIRS):
+        for plane in tl.static_range(2):
+            even, odd = _queries(at, live, plane * PAIRS + pair, HALF)
+            even, odd = (even / factor[None, :]).to(NUMBER), (odd / factor[None, :]).to(NUMBER)
+            both = (tl.sum(even.to(tl.float32), 0) + tl.sum(odd.to(tl.float32), 0))[None, :]
+            # A sum is a float16 and what that leaves.
+            rounded = both.to(NUMBER).to(tl.float32)
+            query_sums += tl.where(column == plane * PAIRS + pair, rounded, 0.0)
+            query_sums += tl.where(column == (2 + plane) * PAIRS + pair, both - rounded, 0.0)
+            queries = queries + (even * (1.0 / 16**plane), odd * (1.0 / 16**plane))
+    query_sums = query_sums.to(NUMBER)
+    factor *= scale * LOG2E
+    table += sequence * table_row
+    k += head * k_head
+    v += head * v_head
+    k_meta += head * (2 * PAIRS)
+    v_meta += head * (2 * PAIRS)
+    meta_slot = heads * (2 * PAIRS)
+    most = tl.full((BM,), float("-inf"), tl.float32)
+    added = tl.zeros((BM, COLUMNS), tl.float32)
+    sums = ()
+    for _ in tl.static_range(4 * PAIRS):
+        sums = sums + (tl.zeros((BM, HALF), tl.float32),)
+    for block in range(start, middle):
+        most, added, sums = _block(
+            block, most, added, sums, queries, query_sums, factor, limit, length, live, table,
+            k, v, k_meta, v_meta, k_slot, v_slot, meta_slot, PAIRS, HALF, BN, False, ASM, UNIT,
+        )  # fmt: skip
+    for block in range(middle, end):
+        most, added, sums = _block(
+            block, most, added, sums, queries, query_sums, factor, limit, length, live, table,
+            k, v, k_meta, v_meta, k_slot, v_slot, meta_slot, PAIRS, HALF, BN, True, ASM, UNIT,
+        )  # fmt: skip
+
+    total = _at(added, COLUMNS - 1)
+    some = total > 0
+    share = tl.where(some, total, 1.0)[:, None]
+    place = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP
+    stored = live
+    if PARTS:
+        place += tl.program_id(2).to(tl.int64) * tokens * (heads * GROUP)
+        stored = live & some
+    to = out + place[:, None] * (2 * PLANE) + 2 * tl.arange(0, HALF)[None, :]
+    for pair in tl.static_range(PAIRS):
+        for plane in tl.static_range(2):
+            least = _at(added, plane * PAIRS + pair)[:, None]
+            for odd in tl.static_range(2):
+                numbers = sums[4 * pair + 2 * plane + odd] * (UNIT / 16**plane)
+                numbers = (numbers + least) / share
+                tl.store(
+                    to + (plane * PAIRS + pair) * 2 * HALF + odd, numbers.to(out.dtype.element_ty), mask=stored[:, None]
+                )
+    if LSE:
+        lse = tl.where(some, (most + tl.log2(tl.where(some, total / VALUES, 1.0))) * LN2, float("-inf"))
+        tl.store(lse_out + place, lse, mask=live)
