@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from engine.compute.layers.numerics import Numerics
-from engine.compute.runner.graphs import CudaRecorder
+from engine.compute.runner.recorders import CudaRecorder
 from tests.gpu import bench_tiles, kernel_kinds
 from tests.gpu.check import __main__ as command
 from tests.gpu.check import notes, report, trace, watching, wheels

@@ -38,7 +38,11 @@ NUMERICS = (
         helps="Decoding on a fast GPU, and small models, draft models and few chats at once on any device.",
         costs="Memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
         "padded, for which PyTorch's products of 16-bit weights may round the last bits differently.",
-        source=("engine/compute/runner/graphs.py", "engine/compute/native/tape.py"),
+        source=(
+            "engine/compute/runner/graphs.py",
+            "engine/compute/runner/recorders.py",
+            "engine/compute/native/tape.py",
+        ),
         also=("CUDA graphs", "graph capture"),
         reference="CUDA C++ Programming Guide, CUDA Graphs "
         "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)",

@@ -25,8 +25,8 @@ from engine.compute.layers.numerics import LEAST_BITS, Numerics
 from engine.compute.models.arenas import SIXTEEN_BITS, new_store
 from engine.compute.models.base import CausalLM
 from engine.compute.native.library import find
-from engine.compute.runner.graphs import CudaRecorder, GraphRecorder, TapeRecorder
 from engine.compute.runner.perplexity import Reader, Readers, ReadersFactory, reader
+from engine.compute.runner.recorders import CudaRecorder, EarlyRecorder, GraphRecorder, TapeRecorder
 from engine.compute.runner.runner import RunnableModel, Runner
 from engine.formats.load import Checkpoint
 
@@ -131,13 +131,15 @@ def new_runner(
     """
     sizes = recent_pages, state_slots or 2, model.dtype, window_pages
     store = new_store(model.config, pages, model.kv_dtype, device, kind, *sizes)
+    switches = switches or model.numerics
     recorder: GraphRecorder | None = None
     if context and traits(device).kernels:
         recorder = CudaRecorder(device)
     elif context and device.type == "cpu" and find().library is not None:
         recorder = TapeRecorder()
+    if recorder is not None:
+        recorder = EarlyRecorder(recorder, device, switches)
     attention = AttentionDispatcher(model.numerics)
-    switches = switches or model.numerics
     return Runner(cast(RunnableModel, model), store, attention, device, None, context, recorder, switches)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import KVStore
+from engine.compute.native.library import find
 from tests.contracts.registration import Contract
 
 PAGES = 9
@@ -58,7 +59,7 @@ class KVStoreContract(Contract):
 
     @pytest.mark.parametrize("first_slot", [-1, 37])
     def test_rows_are_written_to_their_slots_only(self, make: Callable[[], KVStore], first_slot: int) -> None:
-        """The same rows are the same anywhere."""
+        """The same rows are the same anywhere, also where native code copies them."""
         store, other = filled(make()), make()
         slots = torch.arange(37, 42) if first_slot >= 0 else torch.tensor([90, 3, 40, 17, 41])
         elsewhere = torch.arange(60, 65)
@@ -68,10 +69,11 @@ class KVStoreContract(Contract):
         k, v = fused[:, :heads, : kv.k_dim], fused[:, -heads:, : kv.v_dim]
         written, body = store.recent or store, copies(parts(store))
         before = copies(parts(written, 1))
-        for one, at, first in ((store, slots, first_slot), (other, elsewhere, -1)):
+        for one, at, first, native in ((store, slots, first_slot, None), (other, elsewhere, -1, find().library)):
             groups = range(one.num_groups - 1, -1, -1)  # rows go to the last; a packed one has other pages
             places = torch.stack([at + 16 * group for group in groups])
-            one.write(1, k, v, Placement(places, [first + 16 * group if first >= 0 else -1 for group in groups]))
+            firsts = [first + 16 * group if first >= 0 else -1 for group in groups]
+            one.write(1, k, v, Placement(places, firsts), native)
         if written.view(1).kind in ("dense", "latent"):
             assert torch.equal(written.view(1).k[slots], k)
             assert written.view(1).kind == "latent" or torch.equal(written.view(1).v[slots], v)

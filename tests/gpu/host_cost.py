@@ -29,7 +29,7 @@ from engine.compute.attention import writing
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.attention.triton import launch, pack_trial
 from engine.compute.attention.triton.backend import TritonAttention
-from engine.compute.batch import ForwardOutput, SequenceRows
+from engine.compute.batch import SequenceRows
 from engine.compute.layers.activation import Gated
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.dense import Dense
@@ -39,7 +39,7 @@ from engine.compute.layers.triton import fused
 from engine.compute.models.arenas import new_store
 from engine.compute.models.registry import family
 from engine.compute.runner.buffers import sixteens
-from engine.compute.runner.graphs import Captured
+from engine.compute.runner.recorders import Captured, CudaRecorder, Forward, GraphRecorder
 from engine.compute.runner.runner import Runner
 from engine.config.model import ModelConfig
 from tests.gpu.kernel_kinds import KINDS
@@ -102,10 +102,12 @@ def on_a_pretended_gpu() -> Any:
         yield
 
 
-class Player:
+class Player(GraphRecorder):
     """A graph whose replay costs nothing: what is left is the host's part of a captured step."""
 
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+    traits = CudaRecorder.traits
+
+    def record(self, run: Forward) -> Captured:
         return Captured(lambda: None, run())
 
 

@@ -50,8 +50,8 @@ from engine.compute.layers.linear.triton.runtime import (
     SOME,
     SPLITS,
     Cut,
-    Ring,
-    Strip,
+    RingCut,
+    StripCut,
     Tile,
     WideTile,
     wide_tiles,
@@ -196,7 +196,7 @@ def few_launches(
 
 
 def resident_launches(
-    kind: str, dtype: torch.dtype, cut: Strip | Ring, outputs: int = OUTPUTS, inputs: int = INPUTS
+    kind: str, dtype: torch.dtype, cut: StripCut | RingCut, outputs: int = OUTPUTS, inputs: int = INPUTS
 ) -> dict[str, Launch]:
     """What a layer of that kind in planes launches as a resident product: alone for one row and for eight, and for one
     with what surrounds it in a layer."""

@@ -11,7 +11,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import PackedCodes, pack_absmax, pack_along_channels
 from engine.cache.stores.packed import BYTE_KINDS, PackedKV, Placement, value_group
 from engine.cache.stores.paged import new_arena
-from engine.cache.stores.store import KVStore
+from engine.cache.stores.store import KVStore, NativeRows
 
 
 class TokenPackedStore(KVStore):
@@ -46,7 +46,7 @@ class TokenPackedStore(KVStore):
         if hadamard:
             self.hadamard, self.page_layout = True, f"{self.page_layout}, mixed keys"
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`."""
         kv = self._views[layer]
         assert kv.k_meta is not None

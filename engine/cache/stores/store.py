@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,6 +14,14 @@ from engine.cache.slots import WindowSlots
 from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement
 from engine.cache.stores.paged import PagedStore, new_arena
 from engine.cache.stores.states import StateStore
+
+
+class NativeRows(Protocol):
+    """Native code that copies a step's rows (`engine.compute.native.library.NativeLibrary`)."""
+
+    def store_rows(self, k: Tensor, v: Tensor, kv: PackedKV, slots: Tensor) -> bool:
+        """Write ``k [T, H, d_k]`` and ``v [T, H, d_v]`` to ``slots [T]`` int64 of dense arenas; False: nothing was
+        written, because they do not lie as there."""
 
 
 class KVStore(PagedStore):
@@ -50,8 +59,9 @@ class KVStore(PagedStore):
         super().__init__(pages, arenas)
         self.layers, self._views = len(views), views
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
+        """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`), by `native` code where
+        that is given and they are copied as they are."""
         raise NotImplementedError
 
     def group_of(self, layer: int) -> int:
@@ -121,11 +131,12 @@ class DenseKVStore(KVStore):
         pairs = zip(arenas[::2], arenas[1::2], strict=True)
         super().__init__(pages, arenas, [PackedKV(k, v) for k, v in pairs])
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`."""
         arenas = self._views[layer]
-        _store(arenas.k, k, to)
-        _store(arenas.v, v, to)
+        if native is None or not native.store_rows(k, v, arenas, to.slots[0]):
+            _store(arenas.k, k, to)
+            _store(arenas.v, v, to)
 
 
 class LatentKVStore(KVStore):
@@ -143,7 +154,7 @@ class LatentKVStore(KVStore):
         arenas = [new_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
         super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`; `v` is the first columns of `k`, and is ignored."""
         _store(self._arenas[layer], k, to)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.cache.slots import WindowSlots
 from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement
-from engine.cache.stores.store import KVStore
+from engine.cache.stores.store import KVStore, NativeRows
 
 _MARK = 8
 """Bytes at the end of an exported page that say whether it has what layers with a window keep. A word, as stores copy
@@ -83,10 +83,10 @@ class WindowedStore(KVStore):
             flush = Flush(flush.recent_slots, flush.slots)
         return self.windowed, within, to._replace(flush=flush)
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`."""
         store, within, own = self.resolve(layer, to)
-        store.write(within, k, v, own)
+        store.write(within, k, v, own, native)
 
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
         """Implements `KVStore.packs`: groups that no window sees any more go to slot 0, which is nobody's."""

@@ -34,20 +34,8 @@ def write_rotated(
         return _by_kernels(store, layer, qk, heads, v, rope, to)
     turned = qk if rope is None else rotate(qk, rope)
     q, k = turned.split((heads, turned.shape[1] - heads), 1)
-    library = None if rope is None else rope.library
-    if (
-        library is None
-        or not _as_they_are(store, layer)
-        or not library.store_rows(k, v, store.view(layer), to.slots[0])
-    ):
-        store.write(layer, k, v, to)
+    store.write(layer, k, v, to, None if rope is None else rope.library)
     return q
-
-
-def _as_they_are(store: KVStore, layer: int) -> bool:
-    """Return True if the rows of a step are copied to the layer's arenas, and nothing else is done."""
-    kv = store.view(layer)
-    return store.written_by_kernels and kv.kind == "dense" and kv.bounds is None and kv.recent is None
 
 
 def declines(store: KVStore, layer: int, qk: Tensor, rope: RotaryStep | None) -> str | None:

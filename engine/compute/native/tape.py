@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -51,7 +52,8 @@ class Tape(TorchDispatchMode, Generic[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._calls: list[tuple[Callable[..., Any], tuple[Any, ...], bool]] = []
+        self._calls: list[Callable[[int], Any]] = []
+        """Each takes the number of threads, and returns something true where it had no room to work."""
         self._kept: list[Tensor] = []
 
     @classmethod
@@ -73,7 +75,7 @@ class Tape(TorchDispatchMode, Generic[T]):
 
     def add(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Add a call of native code, without the number of threads, which is its last argument."""
-        self._calls.append((function, arguments, True))
+        self._calls.append(partial(function, *arguments))
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -81,24 +83,22 @@ class Tape(TorchDispatchMode, Generic[T]):
             raise RecordingError("Python reads a tensor")
         out = function(*args, **kwargs)
         if function._schema.is_mutable:
-            self._calls.append((_again(function, args, kwargs), (), False))
+            self._calls.append(_again(function, args, kwargs))
         # Whether `contiguous`, `reshape` and the like copied anything, only the result tells.
         elif made := [
             each for each in _tensors(out) if not _is_of(each, (*_tensors(args), *_tensors(kwargs.values())))
         ]:
             self._kept += made
             if function._schema.name not in _EMPTY:
-                self._calls.append((_into(list(_tensors(out)), function, args, kwargs), (), False))
+                self._calls.append(_into(list(_tensors(out)), function, args, kwargs))
         return out
 
     def replay(self) -> None:
         """Make the calls again. Raises MemoryError where native code has no room to work."""
         threads = torch.get_num_threads()
         with torch.inference_mode():
-            for function, arguments, native in self._calls:
-                if not native:
-                    function()
-                elif function(*arguments, threads):
+            for call in self._calls:
+                if call(threads):
                     raise MemoryError("A recorded step ran out of memory.")
 
 
@@ -107,15 +107,15 @@ def current() -> Tape[Any] | None:
     return getattr(_recording, "tape", None)
 
 
-def _again(function: Any, args: Any, kwargs: Any) -> Callable[[], None]:
-    def call() -> None:
+def _again(function: Any, args: Any, kwargs: Any) -> Callable[[int], None]:
+    def call(threads: int) -> None:
         function(*args, **kwargs)
 
     return call
 
 
-def _into(targets: list[Tensor], function: Any, args: Any, kwargs: Any) -> Callable[[], None]:
-    def call() -> None:
+def _into(targets: list[Tensor], function: Any, args: Any, kwargs: Any) -> Callable[[int], None]:
+    def call(threads: int) -> None:
         for target, made in zip(targets, _tensors(function(*args, **kwargs)), strict=True):
             target.copy_(made)
 

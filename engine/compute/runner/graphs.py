@@ -12,10 +12,8 @@ Sources: CUDA C++ Programming Guide, "CUDA Graphs"; vLLM's and mini-sglang's dec
 from __future__ import annotations
 
 import logging
-import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
@@ -38,16 +36,13 @@ from engine.compute.batch import (
     row_class,
 )
 from engine.compute.layers.numerics import Numerics
-from engine.compute.native import early, triton_launch
-from engine.compute.native.tape import Tape
 from engine.compute.runner.buffers import Bucket, StepMemory
 from engine.compute.runner.inputs import StepInputs, StepShape
+from engine.compute.runner.recorders import Captured, Forward, GraphRecorder, first_line
 
 MOST_ROWS = ROW_CLASSES[-1]
 MOST_GRAPHS = 48
 """Keys that are captured at once: a long mixed chat meets about half of them. The least recently used one gives way."""
-MOST_BYTES = 128 << 20
-"""Of the host's memory that all of them hold together: tapes, which share none."""
 MOST_SEQUENCES = 256
 """Rows of page tables: those of as many answers as may run, so that no step moves the tables."""
 EAGER_USES = 2
@@ -88,15 +83,6 @@ class GraphKey(NamedTuple):
     asked: ForwardOptions
 
 
-class Captured(NamedTuple):
-    """A graph: ``replay()`` makes its calls, whose results appear in ``out``."""
-
-    replay: Callable[[], None]
-    out: ForwardOutput
-    bytes: int = 0
-    """Memory of the host that it holds."""
-
-
 class CapturedModel(Protocol):
     """Members of a model that concern its capture (`engine.compute.models.base.CausalLM`)."""
 
@@ -110,50 +96,6 @@ class CapturedModel(Protocol):
 
     def reserve(self, context: int) -> None:
         """Make what grows with a text large enough for this many tokens, so that those never move it."""
-
-
-class GraphRecorder(Protocol):
-    """Captures what a function launches or calls."""
-
-    most_rows: int
-    """Steps of more rows are not worth a capture."""
-    warms: bool
-    """True if what is captured has to have run before, and nothing may be moved by it."""
-
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
-        """Capture ``run()``, which launches and allocates but reads nothing from the device. Raises what CUDA does."""
-
-
-class CudaRecorder:
-    """Captures on one GPU; graphs share a memory pool, because no two of them run at once."""
-
-    most_rows, warms = MOST_ROWS, True
-
-    def __init__(self, device: torch.device) -> None:
-        self._pool, self._graphs = torch.cuda.graph_pool_handle(), weakref.WeakSet[torch.cuda.CUDAGraph]()
-        self._stream = torch.cuda.Stream(device)
-
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
-        """Implements :meth:`Recorder.record`."""
-        if not self._graphs:  # PyTorch takes no pool whose graphs are all gone while anything still lies in it
-            self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        self._graphs.add(graph)
-        # Other threads (telemetry) may ask the driver for something meanwhile, which must not end the capture.
-        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-            out = run()
-        return Captured(graph.replay, out)
-
-
-class TapeRecorder:
-    """Records on a processor (`engine.compute.native.tape`). More rows wait for arithmetic and not for Python."""
-
-    most_rows, warms = 8, False
-
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
-        """Implements :meth:`GraphRecorder.record`."""
-        tape = Tape.of(run)
-        return Captured(tape.replay, tape.result, tape.bytes)
 
 
 def key_of(exact: Bucket, most_rows: int, longest: int, context: int, asked: ForwardOptions) -> GraphKey:
@@ -187,12 +129,12 @@ class Graphs:
         self._recorder, self._inputs, self._model, self._kv = recorder, inputs, model, kv
         self._attention, self._context, self._run = attention, context, run
         self._captured: OrderedDict[GraphKey, Captured] = OrderedDict()
+        self._bytes = 0
+        """Memory of the host that these hold."""
         self._uses: Counter[GraphKey] = Counter()
         self._refused: dict[GraphKey, str] = {}
         self._no_memory = False
-        self.late = ""
-        """Reason the last step that was captured has no early launches; "": it has, or none were asked for."""
-        if recorder.warms:
+        if recorder.traits.warms:
             model.reserve(context)
         inputs.tables.reserve(MOST_SEQUENCES, pages_for(context))
         self._every_row = torch.arange(MOST_ROWS, device=inputs.tables.device.device)
@@ -212,9 +154,14 @@ class Graphs:
         return key_of(shape.sizes, most, max(shape.kv_len), self._context, asked), ""
 
     @property
+    def late(self) -> str:
+        """Reason the last step that was captured has no early launches; "": it has, or none were asked for."""
+        return self._recorder.late
+
+    @property
     def too_many(self) -> str:
         """Reason a step is not captured that has more rows than are worth it."""
-        return TOO_MANY_ROWS.format(rows=self._recorder.most_rows)
+        return TOO_MANY_ROWS.format(rows=self._recorder.traits.most_rows)
 
     def declines(self, rows: Sequence[SequenceRows], shape: StepShape, hidden_in: Tensor | None = None) -> str:
         """Reason a step cannot be captured, whatever its key; "" if it may."""
@@ -222,7 +169,7 @@ class Graphs:
             return reason
         if hidden_in is not None:
             return CONTINUED
-        if self._recorder.most_rows < shape.sizes.T:
+        if self._recorder.traits.most_rows < shape.sizes.T:
             return self.too_many
         if any(row.adapter for row in rows):
             return ADAPTED
@@ -292,7 +239,7 @@ class Graphs:
     def give_up(self) -> bool:
         """Free the memory of all graphs, because there is none left for a step; whether there were any."""
         had, self._no_memory = bool(self._captured), True
-        self._captured.clear()
+        self._forget_all()
         return had
 
     def _due(self, key: GraphKey, uses: int) -> bool:
@@ -304,72 +251,46 @@ class Graphs:
     def _capture(self, key: GraphKey) -> bool:
         """Capture the key; False if that failed: :meth:`reason` knows why. No graph is left where memory ran out."""
         try:
-            # Of these very shapes everything has run once: kernels are loaded, trials are over. By a batch of its own,
-            # because what is remembered of the captured one has to lie in the graph's memory.
-            with triton_launch.noting() as order:
-                if self._recorder.warms:
-                    self._run(self._frozen(key), key.asked)
-            found = self._capture_early(key, order) if self._switches.early else None
-            self._captured[key] = found or self._record(key)
-            while len(self) > MOST_GRAPHS or (len(self) > 1 and self._bytes() > MOST_BYTES):
-                gone, _ = self._captured.popitem(last=False)
-                self._uses[gone] = 0  # it has to be met anew to come back
+            captured = self._captured[key] = self._recorder.capture(lambda: self._forward(key))
+            self._bytes += captured.bytes
+            most = self._recorder.traits.most_bytes
+            while len(self) > MOST_GRAPHS or (most is not None and len(self) > 1 and self._bytes > most):
+                gone, old = self._captured.popitem(last=False)
+                self._bytes -= old.bytes
+                self._uses[gone] = 0  # it has to be met again to come back
         except Exception as error:
             if is_out_of_memory(error):
                 self.give_up()
                 _log.warning("no memory for captured steps: they go through the model one by one")
             else:
-                self._refused[key] = f"it could not be captured ({_first_line(error)})"
+                self._refused[key] = f"it could not be captured ({first_line(error)})"
                 _log.warning("a step could not be captured", exc_info=error)
             return False
         return True
 
-    def _bytes(self) -> int:
-        return sum(each.bytes for each in self._captured.values())
-
-    def _record(self, key: GraphKey, launched: Callable[[], AbstractContextManager[None]] = nullcontext) -> Captured:
-        """Capture the key, whose kernels are loaded, with launches made in this way."""
-        frozen = self._frozen(key)  # which may wait for a transfer: no capture could
-
-        def run() -> ForwardOutput:
-            with launched():
-                return self._run(frozen, key.asked)
-
-        return self._recorder.record(run)
-
-    def _capture_early(self, key: GraphKey, order: triton_launch.Weights) -> Captured | None:
-        """Capture the key with early launches; None where that failed, and :attr:`late` says why."""
-        self.late = early.declines(self._inputs.tables.device.device) or ""
-        if self.late:
-            return None
-
-        def launched() -> AbstractContextManager[None]:
-            return triton_launch.early(order, self._switches.ahead)
-
-        try:
-            with launched():
-                self._run(self._frozen(key), key.asked)
-            return self._record(key, launched)
-        except Exception as error:
-            if is_out_of_memory(error):
-                raise
-            self.late = f"a step could not be captured so ({_first_line(error)})"
-            _log.warning("a step could not be captured with early launches", exc_info=error)
-        return None
+    def _forward(self, key: GraphKey) -> Forward:
+        """The forward of the key over a batch of its own, which may wait for a transfer as it is made: no capture
+        could."""
+        frozen = self._frozen(key)
+        return lambda: self._run(frozen, key.asked)
 
     def _forget_moved(self) -> None:
         """Forget all graphs where the memory that they read moved, or they are to be captured in another way."""
         if self._generation != self._places():
-            self._generation, self.late = self._places(), ""
-            self._captured.clear()
+            self._generation = self._places()
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._captured.clear()
+        self._bytes = 0
 
     def _places(self) -> tuple[int, ...]:
         """Other numbers say that memory moved, or that graphs are to be captured in another way."""
-        return *self._inputs.generation, self._model.generation, self._switches.early, self._switches.ahead
+        return *self._inputs.generation, self._model.generation, *self._recorder.settings
 
     def _fill(self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None) -> StepMemory:
         """Fill the memory of the key with a step, and with sequences on page 0 for the rows that are missing."""
-        if not self._recorder.warms:
+        if not self._recorder.traits.warms:
             self._model.reserve(key.context)
         size = key.bucket
         left = size.T - sum(len(row.tokens) for row in rows)
@@ -409,10 +330,6 @@ class Graphs:
                 frozen=True,
             ),
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 def _restricted(row: SequenceRows) -> bool:

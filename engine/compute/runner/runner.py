@@ -22,8 +22,9 @@ from engine.compute.batch import Ahead, Batch, ForwardOutput, HostShape, RowView
 from engine.compute.layers.interface import Norm
 from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.buffers import BucketPolicy, StepMemory
-from engine.compute.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, GraphRecorder, Graphs
+from engine.compute.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, Graphs
 from engine.compute.runner.inputs import StepInputs, StepShape, adapter_rows, runs_of, shape_of, state_runs
+from engine.compute.runner.recorders import GraphRecorder
 
 
 class RunnableModel(CapturedModel, Protocol):

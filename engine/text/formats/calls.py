@@ -38,13 +38,13 @@ class FreeText(NamedTuple):
     marks: bool = False
 
 
-class Choice(NamedTuple):
+class Alternatives(NamedTuple):
     """A place in a grammar where one of these texts stands."""
 
     texts: Sequence[str]
 
 
-Placed = str | Schema | Lark | FreeText | Choice
+Placed = str | Schema | Lark | FreeText | Alternatives
 
 
 class Optional(NamedTuple):
@@ -356,7 +356,7 @@ class TaggedCalls(CallFormat):
         opens = f"\n{self.value}" if self.value else ""
         head = f"\n{self.parameter.before}{key}{self.parameter.behind}{opens}{self.padding}"
         if (texts := _choices(schema)) is not None:
-            return [head, Choice(texts), ends]
+            return [head, Alternatives(texts), ends]
         return [head, FreeText(ends)] if _is_text(schema) else [head, Schema(schema), ends]
 
 
@@ -508,7 +508,7 @@ class KeyedCalls(CallFormat):
     def _parameter(self, key: str, schema: Any, first: bool) -> Sequence[Placed]:
         head = f"{'' if first else ','}{key}:"
         if (texts := _choices(schema)) is not None and "string" in _types(schema):
-            return [head + self.quote, Choice(texts), self.quote]
+            return [head + self.quote, Alternatives(texts), self.quote]
         if not _is_text(schema):
             return [head, Schema(schema)]
         return [head + self.quote, FreeText(self.quote)]

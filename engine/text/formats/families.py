@@ -17,7 +17,7 @@ HERMES = JsonCalls(opens=["<tool_call>"], closes="</tool_call>")
 """Also what models without a format of their own are told to write."""
 
 
-class Family(NamedTuple):
+class FamilyFormat(NamedTuple):
     """A format, and texts of which each stands in the templates of the models that write it."""
 
     name: str
@@ -26,17 +26,17 @@ class Family(NamedTuple):
 
 
 FAMILIES = (
-    Family(
+    FamilyFormat(
         "Qwen 3 Coder, Qwen 3.5, Nemotron 3",
         TaggedCalls(opens=["<tool_call>"], closes="</tool_call>", function=_FUNCTION, parameter=_PARAMETER),
         ["<tool_call>", "<function=", "<parameter="],
     ),
-    Family(
+    FamilyFormat(
         "Seed-OSS",
         TaggedCalls(opens=["<seed:tool_call>"], closes="</seed:tool_call>", function=_FUNCTION, parameter=_PARAMETER),
         ["<seed:tool_call>", "<function="],
     ),
-    Family(
+    FamilyFormat(
         "GLM 4.5 to 4.7",
         TaggedCalls(
             opens=["<tool_call>"],
@@ -48,7 +48,7 @@ FAMILIES = (
         ),
         ["<arg_key>", "<arg_value>"],
     ),
-    Family(
+    FamilyFormat(
         "MiniMax M2",
         TaggedCalls(
             opens=["<minimax:tool_call>"],
@@ -59,18 +59,18 @@ FAMILIES = (
         ),
         ["<minimax:tool_call>", "<invoke name="],
     ),
-    Family("Gemma 4", KeyedCalls(opens=["<|tool_call>"], closes="<tool_call|>", quote='<|"|>'), ["<|tool_call>"]),
-    Family(
+    FamilyFormat("Gemma 4", KeyedCalls(opens=["<|tool_call>"], closes="<tool_call|>", quote='<|"|>'), ["<|tool_call>"]),
+    FamilyFormat(
         "FunctionGemma",
         KeyedCalls(opens=["<start_function_call>"], closes="<end_function_call>", quote="<escape>"),
         ["<start_function_call>"],
     ),
-    Family(
+    FamilyFormat(
         "LFM2",
         PythonCalls(opens=["<|tool_call_start|>"], closes="<|tool_call_end|>"),
         ["<|tool_call_start|>"],
     ),
-    Family(
+    FamilyFormat(
         "Kimi K2",
         NamedCalls(
             opens=["<|tool_call_begin|>"],
@@ -82,7 +82,7 @@ FAMILIES = (
         ),
         ["<|tool_call_begin|>", "<|tool_call_argument_begin|>"],
     ),
-    Family(
+    FamilyFormat(
         "DeepSeek V3, R1",
         NamedCalls(
             opens=["<｜tool▁call▁begin｜>"],
@@ -94,7 +94,7 @@ FAMILIES = (
         ),
         ["<｜tool▁call▁begin｜>", "```json"],
     ),
-    Family(
+    FamilyFormat(
         "DeepSeek V3.1",
         NamedCalls(
             opens=["<｜tool▁call▁begin｜>"],
@@ -105,35 +105,35 @@ FAMILIES = (
         ),
         ["<｜tool▁call▁begin｜>"],
     ),
-    Family(
+    FamilyFormat(
         "Mistral 3, Ministral, Magistral",
         NamedCalls(opens=["[TOOL_CALLS]"], between=["[CALL_ID]", "[ARGS]"], joint="", id_length=9),
         ["[TOOL_CALLS]", "[ARGS]"],
     ),
-    Family("Mistral", JsonCalls(opens=["[TOOL_CALLS]"], listed=True, joint=", ", id_length=9), ["[TOOL_CALLS]"]),
-    Family(
+    FamilyFormat("Mistral", JsonCalls(opens=["[TOOL_CALLS]"], listed=True, joint=", ", id_length=9), ["[TOOL_CALLS]"]),
+    FamilyFormat(
         "Nemotron Nano 2",
         JsonCalls(opens=["<TOOLCALL>"], closes="</TOOLCALL>", listed=True, joint=", "),
         ["<TOOLCALL>"],
     ),
-    Family(
+    FamilyFormat(
         "Command A, Command R7B",
         JsonCalls(opens=["<|START_ACTION|>"], closes="<|END_ACTION|>", listed=True, arguments="parameters", joint=", "),
         ["<|START_ACTION|>"],
     ),
-    Family(
+    FamilyFormat(
         "Phi 4 mini",
         JsonCalls(opens=["<|tool_call|>"], closes="<|/tool_call|>", listed=True, joint=", "),
         ["<|tool_call|>", "<|/tool_call|>"],
     ),
-    Family("Granite 3", JsonCalls(opens=["<|tool_call|>"], listed=True, joint=", "), ["<|tool_call|>"]),
-    Family("Qwen 2.5, Qwen 3, Hermes, SmolLM 3, Granite 4", HERMES, ["<tool_call>"]),
-    Family(
+    FamilyFormat("Granite 3", JsonCalls(opens=["<|tool_call|>"], listed=True, joint=", "), ["<|tool_call|>"]),
+    FamilyFormat("Qwen 2.5, Qwen 3, Hermes, SmolLM 3, Granite 4", HERMES, ["<tool_call>"]),
+    FamilyFormat(
         "Llama 3",
         JsonCalls(opens=["<|python_tag|>"], arguments="parameters", space="", bare=True, joint="; "),
         ['"parameters":', "<|start_header_id|>"],
     ),
-    Family(
+    FamilyFormat(
         "Llama 4", PythonCalls(opens=["<|python_start|>"], closes="<|python_end|>", bare=True), ["<|python_start|>"]
     ),
 )

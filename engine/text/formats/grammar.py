@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.protocol import ToolConfig
-from engine.text.formats.calls import CallFormat, Choice, FreeText, Lark, Optional, Schema, Term
+from engine.text.formats.calls import Alternatives, CallFormat, FreeText, Lark, Optional, Schema, Term
 from engine.text.grammar import ON_ONE_LINE, held_schema
 
 MOST_CALLS = 16
@@ -82,7 +82,7 @@ class _Grammar:
                 name = f"part_{len(self.rules)}"
                 self.rules.append(f"{name}[suffix={json.dumps(end, ensure_ascii=False)}]: {_ANY}")
                 return name
-            case Choice(texts):
+            case Alternatives(texts):
                 return "(" + " | ".join(map(self.text, texts)) + ")"
             case Optional():
                 return f"({self.sequence(term.terms)})?"

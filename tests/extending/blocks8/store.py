@@ -9,7 +9,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import Arenas
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.paged import new_arena
-from engine.cache.stores.store import KVStore
+from engine.cache.stores.store import KVStore, NativeRows
 
 BLOCK = 32
 
@@ -30,7 +30,7 @@ class Q8Store(KVStore):
         super().__init__(pages, made, [])
         self.layers = len(shapes)
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`."""
         for place, rows in ((4 * layer, k), (4 * layer + 2, v)):
             scales = (_blocks(rows.float()).abs().amax(-1) / 127).half()

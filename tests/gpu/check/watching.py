@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 
-from engine.compute.runner.graphs import Captured, CudaRecorder
+from engine.compute.runner.recorders import Captured, CudaRecorder
 
 
 class Capture(NamedTuple):

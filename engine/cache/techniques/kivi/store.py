@@ -16,7 +16,7 @@ from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement, v
 from engine.cache.stores.packed_stores import put
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.recent import packed_until_rows, to_pack
-from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.stores.store import DenseKVStore, KVStore, NativeRows
 from engine.cache.stores.transfer import on_device
 
 
@@ -77,9 +77,9 @@ class KiviStore(KVStore):
         beside = None if arenas.beside is None else RecentLayers(arenas.beside, arenas.layers)
         return cls(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device, beside)
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`."""
-        self.recent.write(self._places[layer], k, v, Placement(to.slots[1:], to.first_slot[1:]))
+        self.recent.write(self._places[layer], k, v, Placement(to.slots[1:], to.first_slot[1:]), native)
         if to.flush is None:
             return
         source, pages, _ = to.flush

@@ -18,7 +18,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import Arenas
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.paged import new_arena
-from engine.cache.stores.store import DenseKVStore
+from engine.cache.stores.store import DenseKVStore, NativeRows
 from engine.config.model import ModelConfig
 
 DENSE_LAYERS = 2
@@ -59,9 +59,9 @@ class QuestStore(DenseKVStore):
         bounded = bounded_layers(arenas.config)
         return cls(*arenas.shape, arenas.dtype, arenas.device, bounded=[bounded[layer] for layer in arenas.layers])
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
         """Implements `KVStore.write`, and updates the bounds of the pages written to."""
-        super().write(layer, k, v, to)
+        super().write(layer, k, v, to, native)
         if self._views[layer].bounds is not None:
             _bound(self._views[layer], self.written_pages(to, k.shape[0]))
 

@@ -20,7 +20,7 @@ from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig
 from engine.decoding.speculation.assistant.proposer import AssistantProposer
 from engine.decoding.speculation.heads.features import tried
-from engine.decoding.speculation.heads.kind import Attached, HeadFiles, HeadKind, HeadTarget, source_of
+from engine.decoding.speculation.heads.kind import AttachedHead, HeadFiles, HeadKind, HeadTarget, source_of
 from engine.formats.safetensors import TensorFiles
 from engine.formats.unused import OWN_HEAD, with_own_head
 
@@ -61,8 +61,8 @@ class AssistantFiles(HeadKind):
     def read(self, files: HeadFiles, target: CausalLM) -> Assistant:
         return read_assistant(files, target)
 
-    def attach(self, head: Assistant, target: HeadTarget) -> Attached:
-        return Attached(AssistantProposer(head, tried(head, target.runner.kv, target), target.eos_ids))
+    def attach(self, head: Assistant, target: HeadTarget) -> AttachedHead:
+        return AttachedHead(AssistantProposer(head, tried(head, target.runner.kv, target), target.eos_ids))
 
     def described(self, head: Assistant, files: HeadFiles) -> tuple[str, str]:
         return "assistant", str(files.path)

@@ -12,7 +12,7 @@ from engine.compute.models.base import CausalLM
 from engine.compute.models.heads.assistant import Assistant
 from engine.compute.models.heads.base import FeatureHead
 from engine.compute.runner.runner import RunnableModel, Runner
-from engine.decoding.speculation.heads.kind import Attached, HeadFiles, HeadKind, HeadTarget
+from engine.decoding.speculation.heads.kind import AttachedHead, HeadFiles, HeadKind, HeadTarget
 from engine.decoding.speculation.proposers.features import FeatureProposer
 
 
@@ -33,6 +33,6 @@ class FeatureHeads(HeadKind):
         head: FeatureHead = self.read(files, planned())
         return head.storage_size(), head.kv_bytes_per_token()
 
-    def attach(self, head: FeatureHead, target: HeadTarget) -> Attached:
+    def attach(self, head: FeatureHead, target: HeadTarget) -> AttachedHead:
         arena = head.new_store(target.pages)
-        return Attached(FeatureProposer(head, tried(head, arena, target), target.eos_ids), arena)
+        return AttachedHead(FeatureProposer(head, tried(head, arena, target), target.eos_ids), arena)

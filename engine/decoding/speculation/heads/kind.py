@@ -41,7 +41,7 @@ class HeadTarget(NamedTuple):
         return torch.zeros(1, model.config.hidden_size, dtype=model.dtype, device=model.device)
 
 
-class Attached(NamedTuple):
+class AttachedHead(NamedTuple):
     """The proposer that heads became, and the arenas of their own, which use the target's page numbers."""
 
     proposer: Proposer
@@ -108,7 +108,7 @@ class HeadKind(ABC):
         return cost
 
     @abstractmethod
-    def attach(self, head: Any, target: HeadTarget) -> Attached:
+    def attach(self, head: Any, target: HeadTarget) -> AttachedHead:
         """Make a proposer of heads that were read. A first pass takes its buffers, because the controller measures
         costs and the first draft should cost as much as the later ones."""
 

@@ -16,7 +16,7 @@ from engine.config.model import ModelConfig
 from engine.config.raw import RawConfig, is_number
 from engine.decoding.speculation.heads.kind import (
     OTHER_HEADS,
-    Attached,
+    AttachedHead,
     HeadFiles,
     HeadKind,
     HeadTarget,
@@ -57,9 +57,9 @@ class MedusaFiles(HeadKind):
         each = files.resident_bytes(target.dtype) // files.layout.heads
         return each + (target.head.storage_size() if files.layout.shares_head else 0)
 
-    def attach(self, head: MedusaHeads, target: HeadTarget) -> Attached:
+    def attach(self, head: MedusaHeads, target: HeadTarget) -> AttachedHead:
         head.forward(target.no_state())
-        return Attached(MedusaProposer(head, target.model.num_layers, head.accuracies, target.eos_ids))
+        return AttachedHead(MedusaProposer(head, target.model.num_layers, head.accuracies, target.eos_ids))
 
     def described(self, head: MedusaHeads, files: HeadFiles) -> tuple[str, str]:
         return "Medusa", f"{head.num_heads} heads, {files.path}"

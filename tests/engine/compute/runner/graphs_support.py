@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
 from engine.compute.attention.backends.reference import ReferenceAttention
 from engine.compute.batch import ForwardOutput
-from engine.compute.runner import graphs
-from engine.compute.runner.graphs import Captured, Graphs
+from engine.compute.runner.graphs import Graphs
+from engine.compute.runner.recorders import Captured, CudaRecorder, Forward, GraphRecorder
 from engine.compute.runner.runner import Runner
 
 CONTEXT = 400
@@ -23,17 +22,17 @@ class Capturing(ReferenceAttention):
 
 
 @dataclass
-class Player:
+class Player(GraphRecorder):
     """Plays a graph by running what was captured again; what it gave lies where it lay at the capture."""
 
-    most_rows, warms = graphs.MOST_ROWS, True
+    traits = CudaRecorder.traits
 
     error: Exception | None = None
     replays: int = 0
     captures: int = 0
     pointers: list[int] = field(default_factory=list)
 
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+    def record(self, run: Forward) -> Captured:
         if self.error is not None:
             raise self.error
         self.captures += 1

@@ -61,7 +61,16 @@ def trace_of(frozen: Batch, kind: KVKind) -> Trace:
 def test_steps_of_a_key_launch_the_same(name: str, kind: KVKind) -> None:
     """The same operators and kernels, shapes, strides, numbers, constants and grids: what a graph repeats."""
     inputs = StepInputs(1, torch.device("cpu"), sixteens, CONTEXT)
-    parts = [mock.Mock(), inputs, mock.Mock(uncaptured=""), mock.Mock(), mock.Mock(), CONTEXT, mock.Mock(), mock.Mock()]
+    parts = [
+        mock.Mock(settings=()),
+        inputs,
+        mock.Mock(uncaptured=""),
+        mock.Mock(),
+        mock.Mock(),
+        CONTEXT,
+        mock.Mock(),
+        mock.Mock(),
+    ]
     graphs = Graphs(*parts)  # type: ignore[arg-type]
     traces, keys = [], []
     for step in STEPS[name]:

@@ -23,10 +23,10 @@ from engine.compute.batch import Batch, EmbeddedRows, ForwardOutput, SequenceRow
 from engine.compute.layers.numerics import Numerics
 from engine.compute.models.arenas import new_store
 from engine.compute.models.families.llama import Model as Llama
-from engine.compute.runner import graphs
+from engine.compute.runner import graphs, recorders
 from engine.compute.runner.ahead import capture_ahead, compile_ahead
 from engine.compute.runner.buffers import Buffers
-from engine.compute.runner.graphs import Captured
+from engine.compute.runner.recorders import Captured, EarlyRecorder, Forward
 from engine.compute.runner.runner import Runner
 from engine.compute.vision.interface import Picture
 from engine.compute.vision.placeholders import PlaceholderSpans
@@ -42,9 +42,10 @@ def runners(
 ) -> tuple[Runner, Runner]:
     """One that captures, and one that never does, over the same weights."""
     made = []
-    for recorder in (player or Player(), None):
+    for plain in (player or Player(), None):
         modes = Numerics(**numerics)  # type: ignore[arg-type]
         modes.early = early
+        recorder = None if plain is None else EarlyRecorder(plain, torch.device("cpu"), modes)
         store = new_store(CONFIG, PAGES, torch.float32, kind=kind)
         attention = AttentionDispatcher(modes, [Capturing()])
         made.append(
@@ -393,7 +394,7 @@ def test_a_pool_whose_graphs_are_all_gone_is_not_used_again(monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(pools))
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, stream, **options: nullcontext(used.append(pool)))
-    recorder, nothing = graphs.CudaRecorder(torch.device("cpu")), ForwardOutput(torch.zeros(0), {})
+    recorder, nothing = recorders.CudaRecorder(torch.device("cpu")), ForwardOutput(torch.zeros(0), {})
     kept = [recorder.record(lambda: nothing) for _ in range(2)]
     del kept[0]
     kept.append(recorder.record(lambda: nothing))
@@ -421,15 +422,15 @@ class Early(Player):
         super().__init__()
         self.rooms: list[int] = []
         self.fails: Exception | None = None
-        monkeypatch.setattr(graphs.early, "declines", lambda device: reason)
-        monkeypatch.setattr(graphs.triton_launch, "early", self.early)
+        monkeypatch.setattr(recorders.early, "declines", lambda device: reason)
+        monkeypatch.setattr(recorders.triton_launch, "early", self.early)
 
     @contextmanager
-    def early(self, order: graphs.triton_launch.Weights, room: int) -> Iterator[None]:
+    def early(self, order: recorders.triton_launch.Weights, room: int) -> Iterator[None]:
         self.rooms.append(room)
         yield
 
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+    def record(self, run: Forward) -> Captured:
         before, found = len(self.rooms), super().record(run)
         if self.fails is not None and len(self.rooms) > before:
             raise self.fails

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.cache.pool import pages_for
 from engine.cache.stores.packed import Placement
-from engine.cache.stores.store import DenseKVStore
+from engine.cache.stores.store import DenseKVStore, NativeRows
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.runner.perplexity import MOST_TOKENS, Reader, Scores, reader, score
 from engine.compute.runner.runner import Runner
@@ -22,8 +22,8 @@ class Rounded(DenseKVStore):
 
     steps = 4.0
 
-    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
-        super().write(layer, (k * self.steps).round() / self.steps, (v * self.steps).round() / self.steps, to)
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement, native: NativeRows | None = None) -> None:
+        super().write(layer, (k * self.steps).round() / self.steps, (v * self.steps).round() / self.steps, to, native)
 
 
 def factory(kind: type[DenseKVStore], model):

@@ -20,7 +20,7 @@ from engine.compute.models.registry import family
 from engine.compute.native.library import loaded
 from engine.compute.native.tape import RecordingError, Tape
 from engine.compute.runner import graphs
-from engine.compute.runner.graphs import TapeRecorder
+from engine.compute.runner.recorders import TapeRecorder
 from engine.compute.runner.runner import Runner
 from tests.engine.compute.runner.graphs_support import CONTEXT, TREE, agree, graphs_of
 from tests.gpu.gpu_support import CPU, FAMILIES, PAGES, Weights
@@ -114,7 +114,7 @@ def test_other_bits_of_activations_are_recorded_anew() -> None:
 
 def test_the_memory_of_tapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     records, never = runners("LlamaForCausalLM")
-    monkeypatch.setattr(graphs, "MOST_BYTES", 1)
+    monkeypatch.setattr(TapeRecorder, "traits", TapeRecorder.traits._replace(most_bytes=1))
     for answers in (1, 2, 3):
         for _ in range(4):
             same(records, never, [SequenceRows([1], 3, [3 + i], 1) for i in range(answers)])

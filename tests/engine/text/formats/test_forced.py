@@ -14,7 +14,7 @@ from tokenizers import decoders, pre_tokenizers
 from engine.protocol import CallCollector, Delta, Tool, ToolConfig
 from engine.text.channels import channel_style
 from engine.text.detokenise import detokeniser
-from engine.text.formats.families import FAMILIES, Family
+from engine.text.formats.families import FAMILIES, FamilyFormat
 from engine.text.formats.style import ToolStyle
 from engine.text.grammar import Grammars
 from engine.text.template import ChatTemplate
@@ -95,7 +95,7 @@ def called(style: ToolStyle, config: ToolConfig, tokenizer: Tokenizer, ids: list
 
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_whatever_is_drawn_is_read_as_calls_that_hold_to_their_schemas(family: Family, special: bool) -> None:
+def test_whatever_is_drawn_is_read_as_calls_that_hold_to_their_schemas(family: FamilyFormat, special: bool) -> None:
     marks = tuple(dict.fromkeys(mark for mark in family.format.marks if "\n" not in mark)) if special else ()
     tokenizer, style = style_of(" ".join(family.seen), marks)
     for seed, config in enumerate(
@@ -134,7 +134,7 @@ def test_the_families_that_write_texts_as_they_stand() -> None:
 class Written:
     """An answer under a constraint, written by hand."""
 
-    def __init__(self, family: Family, special: bool, forced: bool) -> None:
+    def __init__(self, family: FamilyFormat, special: bool, forced: bool) -> None:
         marks = tuple(dict.fromkeys(mark for mark in family.format.marks if "\n" not in mark)) if special else ()
         self.tokenizer, self.style = style_of(" ".join(family.seen), marks)
         self.config = (
@@ -185,7 +185,7 @@ class Written:
 
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize("family", HOLDING, ids=lambda family: family.name)
-def test_a_text_that_is_called_holds_to_its_grammar(family: Family, special: bool) -> None:
+def test_a_text_that_is_called_holds_to_its_grammar(family: FamilyFormat, special: bool) -> None:
     for forced in (True, False):
         answer = Written(family, special, forced)
         if not forced:
@@ -203,7 +203,7 @@ def test_a_text_that_is_called_holds_to_its_grammar(family: Family, special: boo
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize("family", HOLDING, ids=lambda family: family.name)
 def test_calls_of_other_tools_stay_free_and_tools_that_are_not_there_cannot_be_called(
-    family: Family, special: bool
+    family: FamilyFormat, special: bool
 ) -> None:
     answer = Written(family, special, forced=False)
     other = answer.head("weather")

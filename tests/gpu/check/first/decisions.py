@@ -200,7 +200,7 @@ def resident(parts: Parts) -> Iterator[Decision]:
         yield Decision("a layer with resident products", do, f"{whole:.1f} µs, as served {usual:.1f}")
 
 
-RESIDENT = ("Strip", "Ring")
+RESIDENT = ("StripCut", "RingCut")
 """How the names of their cuts begin."""
 RING_SHARE = 0.8
 SLICES = {2: "Tile(8, 16, 2, 2)", 4: "Tile(8, 16, 4, 2)"}

@@ -153,18 +153,18 @@ class Products:
     def resident(self, name: str, rows: int) -> list[Any]:
         """Cuts of resident products; none where there are no such kernels."""
         from engine.compute.layers.linear.triton import resident
-        from engine.compute.layers.linear.triton.runtime import Ring, Strip
+        from engine.compute.layers.linear.triton.runtime import RingCut, StripCut
 
         layer = cast(MethodType, self.of(name).calls[0]).__self__
         if resident.cannot(layer) is not None:
             return []
         strip = resident.strip_of(layer)
         deeper = [strip._replace(ahead=ahead) for ahead in (1, 2, 4) if ahead * strip.warps <= layer.blocks]
-        cuts = [strip, *deeper, Strip(8, 16, 4, 2), Strip(8, 16, 4, 4)]
+        cuts = [strip, *deeper, StripCut(8, 16, 4, 2), StripCut(8, 16, 4, 4)]
         if name == "gate_up":
             most = resident.ring_of(layer, rows)
             pieces = range(2, 7) if rows == 1 else range(2, most.pieces + 1 if most else 2)
-            cuts += [Ring(8, 16, strip.warps, count) for count in pieces]
+            cuts += [RingCut(8, 16, strip.warps, count) for count in pieces]
         return list(dict.fromkeys(cuts))
 
     def compile(self, rows: int, cuts: Sequence[Any]) -> None:

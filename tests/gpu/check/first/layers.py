@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.models.arenas import new_store
 from engine.compute.models.registry import family
 from engine.compute.runner.buffers import sixteens
-from engine.compute.runner.graphs import Captured, CudaRecorder
+from engine.compute.runner.recorders import Captured, CudaRecorder, EarlyRecorder, Forward
 from engine.compute.runner.runner import Runner
 from engine.config.feed_forward import MoEConfig
 from engine.config.model import ModelConfig
@@ -118,7 +118,7 @@ class Keeping(CudaRecorder):
 
     last: Captured | None = None
 
-    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+    def record(self, run: Forward) -> Captured:
         self.last = super().record(run)
         return self.last
 
@@ -137,8 +137,9 @@ class Stepped:
         model = family(config.architecture).Model(config, RandomWeights(config.dtype, device))  # type: ignore[arg-type]
         store = new_store(config, pages_for(TOKENS + rows) + 2, config.dtype, device)
         self.recorder = Keeping(device) if device.type == "cuda" else None
+        early_recorder = None if self.recorder is None else EarlyRecorder(self.recorder, device, numerics)
         attention = AttentionDispatcher(numerics)
-        self.runner = Runner(model, store, attention, device, sixteens, 4096, self.recorder, numerics)
+        self.runner = Runner(model, store, attention, device, sixteens, 4096, early_recorder, numerics)
 
     def step(self) -> ForwardOutput:
         """By a graph as soon as there is one."""

@@ -21,8 +21,8 @@ from engine.compute.layers.linear.triton.runtime import (
     SPLITS,
     Cut,
     FmaTile,
-    Ring,
-    Strip,
+    RingCut,
+    StripCut,
     WideTile,
     most_plane_rows,
     plane_tile,
@@ -191,7 +191,7 @@ class PlaneLinear(PlaneLayer):
 
             constants = {"SLICES": cut.halfwords // self.form.plane, "num_warps": cut.warps}
             self.launch_product(fma.fma, x, out, cut, lambda: constants)
-        elif isinstance(cut, Strip | Ring):
+        elif isinstance(cut, StripCut | RingCut):
             resident.launch(self, x, out, cut)
         else:
             super().launch_multiply(x, out, cut)
@@ -201,7 +201,7 @@ class PlaneLinear(PlaneLayer):
         kernel: Any,
         x: Tensor,
         out: Tensor,
-        cut: Strip | Ring,
+        cut: StripCut | RingCut,
         programs: int,
         constants: Callable[[], dict[str, Any]],
         more: tuple[Any, ...],

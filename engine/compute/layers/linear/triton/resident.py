@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton import surrounded
-from engine.compute.layers.linear.triton.runtime import Ring, Strip, aligned
+from engine.compute.layers.linear.triton.runtime import RingCut, StripCut, aligned
 from engine.compute.native.gpu import HOPPER, TENSOR_CORES, capability, inlines, processors
 from engine.compute.native.proof import failure
 
@@ -128,14 +128,14 @@ def warps(blocks: int) -> int:
     return few if padded[many] > WASTED * padded[few] else many
 
 
-def strip_of(layer: PlaneLayer) -> Strip:
+def strip_of(layer: PlaneLayer) -> StripCut:
     """The cut in which every strip has a program."""
     count = warps(layer.blocks)
     turns = -(-layer.blocks // count)
-    return Strip(ROWS, OUTPUTS, count, min(turns, REGISTERS * 4 // layer.form.plane))
+    return StripCut(ROWS, OUTPUTS, count, min(turns, REGISTERS * 4 // layer.form.plane))
 
 
-def ring_of(layer: PlaneLayer, rows: int) -> Ring | None:
+def ring_of(layer: PlaneLayer, rows: int) -> RingCut | None:
     """The cut in which a program takes one strip after the other; None where shared memory has no room for enough."""
     count = warps(layer.blocks)
     turns = -(-layer.blocks // count)
@@ -144,10 +144,10 @@ def ring_of(layer: PlaneLayer, rows: int) -> Ring | None:
     # Besides, the sums of warps meet there.
     room = _SHARED.get(capability(layer.device), _LEAST_SHARED) - kept - count * OUTPUTS * ROWS * 4 - 1024
     pieces = min(UNDER_WAY // piece, room // piece - 1)
-    return Ring(ROWS, OUTPUTS, count, pieces + 1) if pieces * piece >= LEAST_UNDER_WAY else None
+    return RingCut(ROWS, OUTPUTS, count, pieces + 1) if pieces * piece >= LEAST_UNDER_WAY else None
 
 
-def cut_of(layer: PlaneLayer, rows: int) -> Strip | Ring | None:
+def cut_of(layer: PlaneLayer, rows: int) -> StripCut | RingCut | None:
     """How a product of ``rows`` rows is cut up; None where it gains nothing by it (tests/gpu/model.py): where a program
     would ask once and for all, and neither start before its input is there nor take another strip."""
     if layer.out_features >= WAVES * OUTPUTS * processors(layer.device):
@@ -169,15 +169,15 @@ def multiply(layer: PlaneLayer, x: Tensor, around: Surroundings = NONE) -> Tenso
     return out
 
 
-def most_registers(layer: PlaneLayer, cut: Strip | Ring) -> int:
+def most_registers(layer: PlaneLayer, cut: StripCut | RingCut) -> int:
     """Registers of a thread, of which a multiprocessor has 65,536: those of a ring leave room for programs of the next
     kernel, and of strips there are as many programs as have memory at work."""
-    if isinstance(cut, Ring):
+    if isinstance(cut, RingCut):
         return 96
     return 80 if cut.ahead * layer.form.plane // 4 <= REGISTERS // 2 else 128
 
 
-def launch(layer: PlaneLayer, x: Tensor, out: Tensor, cut: Strip | Ring, around: Surroundings = NONE) -> None:
+def launch(layer: PlaneLayer, x: Tensor, out: Tensor, cut: StripCut | RingCut, around: Surroundings = NONE) -> None:
     """``x [rows, K]`` contiguous, in the packed order."""
     from engine.compute.layers.linear.triton.kernels import resident
 
@@ -188,15 +188,15 @@ def launch(layer: PlaneLayer, x: Tensor, out: Tensor, cut: Strip | Ring, around:
         before = {"WARPS": cut.warps, "TURNS": turns, "ONE": rows == 1, "NORM": norm is not None}
         before["WAITS"] = capability(layer.device) >= HOPPER
         after = {"KIND": around.gating, "ADDED": around.stream is not None, "SCALED": scaled, "num_warps": cut.warps}
-        own = {"AHEAD": cut.ahead} if isinstance(cut, Strip) else {"RING": cut.pieces}
+        own = {"AHEAD": cut.ahead} if isinstance(cut, StripCut) else {"RING": cut.pieces}
         return {**before, **own, **after, "maxnreg": most_registers(layer, cut)}
 
     more = norm, float(around.eps), float(around.by)
     key = rows == 1, None if norm is None else norm.dtype, around.gating, around.stream is not None, scaled
     programs = layer.out_features // OUTPUTS
-    if isinstance(cut, Ring):
+    if isinstance(cut, RingCut):
         programs = min(programs, processors(layer.device))
-    kernel = resident.strip if isinstance(cut, Strip) else resident.ring
+    kernel = resident.strip if isinstance(cut, StripCut) else resident.ring
     layer.launch_resident(kernel, x, out, cut, programs, constants, more, key)
 
 

@@ -44,7 +44,7 @@ class FmaTile(NamedTuple):
     warps: int
 
 
-class Strip(NamedTuple):
+class StripCut(NamedTuple):
     """Cut of resident.py: each ``outputs`` have a program, which asks for the words of ``ahead`` turns at once."""
 
     rows: int
@@ -53,7 +53,7 @@ class Strip(NamedTuple):
     ahead: int
 
 
-class Ring(NamedTuple):
+class RingCut(NamedTuple):
     """Cut of resident.py: programs take ``outputs`` after ``outputs``, with room for so many ``pieces`` of them."""
 
     rows: int
@@ -62,7 +62,7 @@ class Ring(NamedTuple):
     pieces: int
 
 
-Cut = Tile | WideTile | FmaTile | Strip | Ring
+Cut = Tile | WideTile | FmaTile | StripCut | RingCut
 """Partition of a product into programs, and the kernel that computes it."""
 
 TENSOR_MEMORY = (10, 11)

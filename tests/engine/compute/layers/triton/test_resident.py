@@ -15,7 +15,7 @@ pytest.importorskip("triton.experimental.gluon")
 from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton import plane_layer, resident
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
-from engine.compute.layers.linear.triton.runtime import Ring, Strip
+from engine.compute.layers.linear.triton.runtime import RingCut, StripCut
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import triton_launch
 from tests.engine.compute.layers.triton import gluon_on_numpy
@@ -55,7 +55,7 @@ def made(kind: str, outputs: int, blocks: int, dtype: torch.dtype = torch.float1
 
 
 def computed(
-    layer: PlaneLinear, x: Tensor, cut: Strip | Ring, around: Surroundings = resident.NONE, late: bool = True,
+    layer: PlaneLinear, x: Tensor, cut: StripCut | RingCut, around: Surroundings = resident.NONE, late: bool = True,
     dtype: torch.dtype | None = None,
 ) -> Tensor:  # fmt: skip
     """What the kernel computes, in the dtype of x if no other is asked for."""
@@ -101,7 +101,7 @@ def test_the_matrices_of_a_layer(name: str, rows: int) -> None:
     layer, weight = made("int4 g128", outputs, inputs // 512, torch.bfloat16)
     x = normal(rows, inputs).bfloat16()
     cut = resident.cut_of(layer, rows) or resident.strip_of(layer)
-    assert isinstance(cut, Ring if name == "gate_up" else Strip)
+    assert isinstance(cut, RingCut if name == "gate_up" else StripCut)
     near(computed(layer, x, cut, dtype=torch.float32), product(layer, weight, x), SUMS)
 
 
@@ -111,14 +111,14 @@ def test_the_matrices_of_a_layer(name: str, rows: int) -> None:
 def test_programs_that_take_strip_after_strip(rows: int, blocks: int, pieces: int, late: bool) -> None:
     """Eleven strips for three programs, whose copies come as soon as they are asked for or as late as they may."""
     layer, weight = made("int4 g64 zeros", 11 * 16, blocks)
-    x, cut = normal(rows, layer.in_features).half(), Ring(8, 16, 8 if blocks == 8 else 4, pieces)
+    x, cut = normal(rows, layer.in_features).half(), RingCut(8, 16, 8 if blocks == 8 else 4, pieces)
     found = computed(layer, x, cut, late=late, dtype=torch.float32)
     near(found, product(layer, weight, x), SUMS)
 
 
-@pytest.mark.parametrize("cut", [Strip(8, 16, 4, 2), Ring(8, 16, 4, 3)])
+@pytest.mark.parametrize("cut", [StripCut(8, 16, 4, 2), RingCut(8, 16, 4, 3)])
 @pytest.mark.parametrize("kind", ["int4 g128", "int4 g64 zeros"])
-def test_what_surrounds_a_product(kind: str, cut: Strip | Ring) -> None:
+def test_what_surrounds_a_product(kind: str, cut: StripCut | RingCut) -> None:
     """In the order of roundings in which kernels of their own compute it."""
     layer, weight = made(kind, 96, 6)
     x, norm, stream = normal(1, layer.in_features).half(), 1 + 0.2 * normal(layer.in_features, seed=3), normal(1, 96)
@@ -165,14 +165,14 @@ def test_matrices_are_cut_where_it_gains_something(monkeypatch: pytest.MonkeyPat
     sizes = [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)]
     qkv, o, up, down = (planned(*size) for size in sizes)
     assert [resident.cut_of(layer, 1) for layer in (qkv, o)] == [None, None]
-    assert resident.strip_of(o) == Strip(8, 16, 8, 1)
-    assert resident.cut_of(down, 1) == Strip(8, 16, 8, 2)
-    assert resident.cut_of(up, 1) == resident.cut_of(up, 8) == Ring(8, 16, 8, 4)
+    assert resident.strip_of(o) == StripCut(8, 16, 8, 1)
+    assert resident.cut_of(down, 1) == StripCut(8, 16, 8, 2)
+    assert resident.cut_of(up, 1) == resident.cut_of(up, 8) == RingCut(8, 16, 8, 4)
     monkeypatch.setattr(resident, "capability", lambda _: (12, 0))
-    assert resident.cut_of(up, 1) == Ring(8, 16, 8, 2)
+    assert resident.cut_of(up, 1) == RingCut(8, 16, 8, 2)
     assert resident.cut_of(up, 8) is None, "eight rows of x leave no room"
     monkeypatch.setattr(resident, "capability", lambda _: (8, 0))
-    assert resident.cut_of(up, 8) == Ring(8, 16, 8, 2)
+    assert resident.cut_of(up, 8) == RingCut(8, 16, 8, 2)
     assert resident.warps(10) == 4, "with eight warps six of sixteen would have nothing to do"
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("triton.experimental.gluon")
 from engine.compute.layers.linear.base import Surroundings
 from engine.compute.layers.linear.triton import plane_layer, resident
 from engine.compute.layers.linear.triton.plane_layer import PlaneLinear
-from engine.compute.layers.linear.triton.runtime import UNDER_WAY, Cut, Ring, Strip, tile
+from engine.compute.layers.linear.triton.runtime import UNDER_WAY, Cut, RingCut, StripCut, tile
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import triton_launch
 from tests.gpu import ptx
@@ -37,9 +37,9 @@ CPU = torch.device("cpu")
 GENERATIONS = [pytest.param(80, marks=pytest.mark.long), pytest.param(90, marks=pytest.mark.always),
                pytest.param(120, marks=pytest.mark.long)]  # fmt: skip
 OTHERS = [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in (80, 90, 120)]
-RING = {80: Ring(8, 16, 8, 4), 90: Ring(8, 16, 8, 4), 120: Ring(8, 16, 8, 2)}
+RING = {80: RingCut(8, 16, 8, 4), 90: RingCut(8, 16, 8, 4), 120: RingCut(8, 16, 8, 2)}
 """That of 4,096 input features in groups of 128, by what shared memory a generation has."""
-DOWN = Strip(8, 16, 8, 2)
+DOWN = StripCut(8, 16, 8, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def ran(layer: PlaneLinear, x: Tensor, cut: Cut, sm: int, around: Surroundings =
     gates = bool(around.gating)
     out = torch.full((len(x), layer.out_features // (1 + gates)), torch.nan, dtype=x.dtype if gates else torch.float32)
     with mock.patch.object(plane_layer, "inlines", return_value=True), triton_launch.gathering() as found, on(sm):
-        if isinstance(cut, Strip | Ring):
+        if isinstance(cut, StripCut | RingCut):
             resident.launch(layer, x, out, cut, around)
         else:
             layer.launch_multiply(x, out, cut)
@@ -87,13 +87,13 @@ def near(found: Tensor, expected: Tensor, share: float = 1e-5) -> None:
 @pytest.mark.parametrize(
     ("kind", "inputs", "cut"),
     [
-        pytest.param("int4 g128", 4096, Ring(8, 16, 8, 3), marks=pytest.mark.always),
-        ("int4 g128", 10240, Strip(8, 16, 8, 2)),
-        ("int4 g64 zeros", 2560, Ring(8, 16, 4, 4)),
-        ("int4 g64 zeros", 2560, Strip(8, 16, 4, 2)),
+        pytest.param("int4 g128", 4096, RingCut(8, 16, 8, 3), marks=pytest.mark.always),
+        ("int4 g128", 10240, StripCut(8, 16, 8, 2)),
+        ("int4 g64 zeros", 2560, RingCut(8, 16, 4, 4)),
+        ("int4 g64 zeros", 2560, StripCut(8, 16, 4, 2)),
     ],
 )
-def test_compiled_products_are_right(kind: str, inputs: int, cut: Strip | Ring, sm: int) -> None:
+def test_compiled_products_are_right(kind: str, inputs: int, cut: StripCut | RingCut, sm: int) -> None:
     """Of one row, and of seven, whose last one stands for the eighth: operands meet in the tensor cores as they are
     laid out, and what is asked for ahead is what is multiplied."""
     for rows in (1, 7):
@@ -109,7 +109,7 @@ def test_a_compiled_norm_and_gating_are_right() -> None:
     normed = (x.float() * share * norm.float()).bfloat16()
     gate, up = (normed.double() @ weight.double().t()).bfloat16().chunk(2, -1)
     expected = torch.nn.functional.silu(gate.float()).bfloat16().double() * up.double()
-    near(ran(layer, x, Ring(8, 16, 8, 2), 90, Surroundings(norm, 1e-5, "silu")), expected, 0.01)
+    near(ran(layer, x, RingCut(8, 16, 8, 2), 90, Surroundings(norm, 1e-5, "silu")), expected, 0.01)
 
 
 @pytest.mark.long
