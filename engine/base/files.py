@@ -22,6 +22,8 @@ MAX_JSON = 4 << 20
 SAFETENSORS_HEADER = 10_000_000
 """Bytes. Some 80,000 tensors a file: 128 packed experts in each of 48 layers have 75,000. (The format allows 100 MB,
 which no model has, and whose parsing takes 700 MB.)"""
+POOLING_FILE = "1_Pooling/config.json"
+"""File in a model's folder by which sentence-transformers knows that it embeds, and how."""
 REPAIR = "Download the model again, or repair the file."
 _KINDS = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
 

@@ -6,5 +6,3 @@ from typing import Literal
 
 Pooling = Literal["mean", "last", "cls"]
 """The mean of all states, or the state of the last token, or that of the first (BERT's [CLS])."""
-FOLDER_FILE = "1_Pooling/config.json"
-"""File of sentence-transformers that names it, in a model's folder."""

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from engine.base.errors import CheckpointError
-from engine.base.files import read_json
+from engine.base.files import POOLING_FILE, read_json
 from engine.compute.models.projection import Projection
 from engine.config.model import ModelConfig
-from engine.config.pooling import FOLDER_FILE, Pooling
+from engine.config.pooling import Pooling
 from engine.formats.safetensors import AGAIN, TensorFiles
 
-FILE, PROMPTS = FOLDER_FILE, "config_sentence_transformers.json"
+PROMPTS = "config_sentence_transformers.json"
 DENSE = ("dense_2.weight", "dense_3.weight")
 """The dense layers in GGUF."""
 _MODES: dict[str, Pooling] = {
@@ -40,13 +40,13 @@ def folder_pooling(folder: Path) -> Pooling | None:
 
     Raises :class:`CheckpointError` for one that Kvasir does not have.
     """
-    values = read_json(folder / FILE)
+    values = read_json(folder / POOLING_FILE)
     if values is None:
         return None
     named = values.get("pooling_mode")
     modes = [named] if isinstance(named, str) else _flags(values)
     if len(modes) != 1 or modes[0] not in _MODES:
-        raise _unknown(f"{folder.name}/{FILE}", ", ".join(modes))
+        raise _unknown(f"{folder.name}/{POOLING_FILE}", ", ".join(modes))
     return _MODES[modes[0]]
 
 

@@ -14,8 +14,7 @@ import msgspec
 
 from engine.base.errors import CheckpointError, is_text, plain
 from engine.base.fetching import room
-from engine.base.files import SAFETENSORS_HEADER, decode_file, read_json, regular_size
-from engine.config.pooling import FOLDER_FILE
+from engine.base.files import POOLING_FILE, SAFETENSORS_HEADER, decode_file, read_json, regular_size
 from engine.formats.gguf.find import PART, is_gguf, projectors_beside
 from engine.library import bundled as brought
 from engine.library import others, roots, store
@@ -151,7 +150,7 @@ def _embeds(folder: Path, config: dict[str, Any]) -> bool:
     """True for a folder whose model is made for embeddings, by its pooling or, of one without, its architecture."""
     named = config.get("architectures")
     ends = str(named[0]) if isinstance(named, list) and named else ""
-    return ends in _ENCODERS or ((folder / FOLDER_FILE).is_file() and not ends.endswith("Classification"))
+    return ends in _ENCODERS or ((folder / POOLING_FILE).is_file() and not ends.endswith("Classification"))
 
 
 def _gguf_embeds(file: Path) -> bool:

@@ -29,11 +29,12 @@ from transformers import (
 )
 
 from engine.base.errors import CheckpointError
+from engine.base.files import POOLING_FILE
 from engine.cache.stores.kinds import KVKind
 from engine.config.pooling import Pooling
 from engine.decoding.speculation.proposers.layer_choice import read_choice
 from engine.formats.open import open_checkpoint
-from engine.formats.pooling import DENSE, FILE, read_projections
+from engine.formats.pooling import DENSE, read_projections
 from engine.loading.files import ModelFiles
 from engine.loading.parts.target import ROWS, TargetPart
 from engine.loading.placement import DevicePlacement
@@ -76,8 +77,8 @@ def write(folder: Path, name: str, pooling: dict[str, Any] | None = None) -> Pre
 
     write_model(folder, make, noise=0.3)
     if pooling is not None:
-        (folder / FILE).parent.mkdir()
-        (folder / FILE).write_text(json.dumps({"word_embedding_dimension": 64} | pooling))
+        (folder / POOLING_FILE).parent.mkdir()
+        (folder / POOLING_FILE).write_text(json.dumps({"word_embedding_dimension": 64} | pooling))
     return made[0].eval()
 
 

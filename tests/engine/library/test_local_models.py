@@ -10,7 +10,7 @@ import gguf
 import msgspec
 import pytest
 
-from engine.config.pooling import FOLDER_FILE
+from engine.base.files import POOLING_FILE
 from engine.library import bundled, curated, paths
 from engine.library.local import REPORT, stored_models, with_purposes
 from engine.library.paths import find_model
@@ -114,8 +114,8 @@ def test_what_embeds_is_told_by_its_pooling_or_its_family(tmp_path):
         ("odd", {**PLAIN, "architectures": "BertModel"}, False),
     ):
         assert listed(folder(tmp_path / name, config)).embeds is embeds
-        (tmp_path / name / FOLDER_FILE).parent.mkdir()
-        (tmp_path / name / FOLDER_FILE).write_text("{}")
+        (tmp_path / name / POOLING_FILE).parent.mkdir()
+        (tmp_path / name / POOLING_FILE).write_text("{}")
         assert listed(tmp_path / name).embeds is (name != "ranks")
     for pooling, embeds in ((None, False), (0, False), (1, True), (2, True), (3, True), (4, False)):
         writer = gguf.GGUFWriter(str(tmp_path / "model.gguf"), "bert")

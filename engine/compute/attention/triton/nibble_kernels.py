@@ -117,7 +117,7 @@ def _block(block, most, added, sums, queries, query_sums, factor, limit, length,
         scale_at = v_meta + slot * meta_slot + pair
         low = tl.trans(weights * _scales(scale_at, known, MASKED).to(NUMBER))
         high = tl.trans(weights * _scales(scale_at + PAIRS, known, MASKED).to(NUMBER))
-        result = result + (
+        result = result + (  # type: ignore[assignment]
             tl.dot(low, even_low, sums[4 * pair] * shrink[:, None], input_precision="ieee"),
             tl.dot(low, odd_low, sums[4 * pair + 1] * shrink[:, None], input_precision="ieee"),
             tl.dot(high, even_high, sums[4 * pair + 2] * shrink[:, None], input_precision="ieee"),
@@ -177,7 +177,7 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
             rounded = both.to(NUMBER).to(tl.float32)
             query_sums += tl.where(column == plane * PAIRS + pair, rounded, 0.0)
             query_sums += tl.where(column == (2 + plane) * PAIRS + pair, both - rounded, 0.0)
-            queries = queries + (even * (1.0 / 16**plane), odd * (1.0 / 16**plane))
+            queries = queries + (even * (1.0 / 16**plane), odd * (1.0 / 16**plane))  # type: ignore[assignment]
     query_sums = query_sums.to(NUMBER)
     factor *= scale * LOG2E
     table += sequence * table_row
@@ -190,7 +190,7 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
     added = tl.zeros((BM, COLUMNS), tl.float32)
     sums = ()
     for _ in tl.static_range(4 * PAIRS):
-        sums = sums + (tl.zeros((BM, HALF), tl.float32),)
+        sums = sums + (tl.zeros((BM, HALF), tl.float32),)  # type: ignore[assignment]
     for block in range(start, middle):
         most, added, sums = _block(
             block, most, added, sums, queries, query_sums, factor, limit, length, live, table,

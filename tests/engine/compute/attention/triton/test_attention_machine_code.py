@@ -21,6 +21,7 @@ BOUNDS = {"decode dense": 5.8, "decode int8": 3.0, "decode int8 256": 3.0, "deco
 """Instructions a number: a tenth above what they were. Of int8 and int4 they are at most 3: an H200 has 7 for each
 of 8 bits at its memory's full speed, and 4 for each of 4.5."""
 SPILLED = {
+    "decode int4 256": 2,
     "whole dense 64": 8,
     "whole dense 256": 8,
     "whole int8": 8,
