@@ -43,7 +43,10 @@ QWEN = replace(
 )
 WIDTHS = {"Q4_1": 128, "MXFP4": 128, **cases_experts.WIDTHS}
 """Of kinds whose blocks need other ones."""
-pytestmark = pytest.mark.content("engine/compute/layers/experts", "engine/compute/layers/linear/triton")
+pytestmark = [
+    pytest.mark.content("engine/compute/layers/experts", "engine/compute/layers/linear/triton"),
+    pytest.mark.filterwarnings("ignore:overflow encountered in exp"),  # numpy's, where silu has ended
+]
 
 
 @pytest.fixture(autouse=True)

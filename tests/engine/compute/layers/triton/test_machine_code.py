@@ -165,7 +165,8 @@ def test_what_surrounds_a_product_leaves_its_loop_alone(sm: int) -> None:
     for name, launch in surrounded_launches("int4 g128", torch.bfloat16, tile(1)).items():
         code = look(launch, sm)
         assert code.per_weight < plain.per_weight * (1.35 if "norm" in name else 1.02), name
-        assert (code.spilled, code.registers <= plain.registers) == (0, True), name
+        # A thread gets registers by eights.
+        assert (code.spilled, -(-code.registers // 8) <= -(-plain.registers // 8)) == (0, True), name
         assert code.shared <= plain.shared, name
 
 
