@@ -193,9 +193,7 @@ class WindowProgram:
         GettingWiring(
             link, store, self.library, chat, self.selector, notice, self.opener.open, self._find_models, window
         )
-        PassagesWiring(
-            store, self.library, self.history, chat.session.meaning, settings_page, self._find_embedder, window
-        )
+        PassagesWiring(store, self.library, self.history, chat.session, settings_page, self._find_embedder, window)
         ServerWiring(link, self.server, window)
         self.desktop = Desktop(window, app_icon(), window)
         DesktopWiring(store, self.desktop, window, self.history, self.library)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
+from app.documents.ahead import ReadAhead
 from app.documents.records import kind_of, size_of
 from app.history.records import Attached
 from app.language import tr
@@ -85,6 +86,12 @@ class AttachedDocuments(QScrollArea):
             chip.show_count(count)
         self._fit()
 
+    def show_ahead(self, known: Sequence[ReadAhead | None]) -> None:
+        """How far the passages of each are read by meaning; None where nothing is to be said of that."""
+        for chip, each in zip(self._chips, known, strict=False):
+            chip.show_ahead(each)
+        self._fit()
+
     def say_notes(self) -> None:
         """Say again what is to be said of each: more is known."""
         for chip in self._chips:
@@ -114,6 +121,15 @@ class AttachedDocuments(QScrollArea):
         self.show_attached([each for each in self.attached if each is not attached])
 
 
+def ahead_words(known: ReadAhead) -> str:
+    """How far the passages of a document are read by meaning."""
+    if known.reason:
+        return tr("Not read by meaning yet: {reason}", reason=known.reason)
+    if known.over:
+        return tr("Its passages can be found by meaning.")
+    return tr("Reading by meaning: {done:,} of {count:,} passages", done=known.done, count=known.total)
+
+
 class _Chip(QFrame):
     """Name, size and tokens of a document, and what of it was left out."""
 
@@ -121,10 +137,12 @@ class _Chip(QFrame):
         super().__init__(parent)
         self.attached, self._theme = attached, theme
         self.count: DocumentCount | None = None
+        self._known: ReadAhead | None = None
         named(self, "document-chip", card="choice")
         self._name = named(ElidedLabel(attached.name, "figure"), "document-name")
         self._facts = named(ElidedLabel("", "caption"), "document-facts")
         self._notes = named(ElidedLabel("", "warn"), "document-notes")
+        self._ahead = named(ElidedLabel("", "caption"), "document-ahead")
         help_text = tr("Take out {name}", name=attached.name)
         self.cross = named(QToolButton(self), "document-close", title=help_text, tooltip=tip(help_text), kind="quiet")
         self.cross.setIcon(icon(theme, "close", 12))
@@ -136,15 +154,24 @@ class _Chip(QFrame):
         cut = document is not None and document.is_cut
         self.text.setVisible(attached.pasted and document is not None and not cut)
         top = fill(QHBoxLayout(), (self._name, 1), self.text, self.cross, margins=0, spacing=4)
-        fill(QVBoxLayout(self), top, self._facts, self._notes, 1, margins=(10, 6, 6, 8), spacing=2)
+        fill(QVBoxLayout(self), top, self._facts, self._notes, self._ahead, 1, margins=(10, 6, 6, 8), spacing=2)
         self.show_count(None)
 
     @property
     def width_px(self) -> int:
         return self._theme.px(CHIP_PX)
 
+    def show_ahead(self, known: ReadAhead | None) -> None:
+        if known != self._known:
+            self._known = known
+            self._show()
+
     def show_count(self, count: DocumentCount | None) -> None:
         self.count = count
+        self._show()
+
+    def _show(self) -> None:
+        count, ahead = self.count, ahead_words(self._known) if self._known is not None else ""
         document = self.attached.document
         if document is None:
             facts, notes = tr("reading…"), list[str]()
@@ -158,5 +185,8 @@ class _Chip(QFrame):
         self._notes.setText(" ".join(notes))
         self._notes.setVisible(bool(notes))
         set_role(self._notes, "warn")
-        self.setAccessibleName(f"{self.attached.name}, {facts}. {' '.join(notes)}".strip())
-        self.setToolTip(tip("\n".join((self.attached.name, facts, *notes))))
+        self._ahead.setText(ahead)
+        self._ahead.setVisible(bool(ahead))
+        said = [*notes, ahead] if self._known is not None and self._known.over else notes  # no figure that goes on
+        self.setAccessibleName(f"{self.attached.name}, {facts}. {' '.join(said)}".strip())
+        self.setToolTip(tip("\n".join(filter(None, (self.attached.name, facts, *notes, ahead)))))

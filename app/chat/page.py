@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 from shiboken6 import isValid
 
 from app.chat.composer import Composer
+from app.chat.context.ahead import ShownAhead
 from app.chat.context.count import ContextCounter
 from app.chat.context.offer import ContextOffer
 from app.chat.elsewhere import reason
@@ -97,6 +98,7 @@ class ChatPage(FocusFirst):
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
         drafts = DraftTexts(self.composer, self.session, history, self)
         counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
+        ShownAhead(counter, self.session, self.composer, self)
         self.titles = Titles(link, history, self.session, self)
         self.background = Background(self.session, history, self)
         self._stops = (
@@ -105,6 +107,7 @@ class ChatPage(FocusFirst):
             drafts.save,
             self.composer.reader.stop,
             counter.stop,
+            self.session.ahead.stop,
             self.transcript.stop,
             self.finding.stop,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from app.documents.passages import SPLITTING, split
 from app.documents.records import Document
@@ -46,14 +46,49 @@ class Prepared(NamedTuple):
     reason: str = ""
 
 
+class UnreadError(ValueError):
+    """Its text is a sentence on why a document's passages get no embeddings."""
+
+
 class PassageEmbeddings(QObject):
     """``model`` gives the path of the embedding model that is to be used, "" for none."""
+
+    questions_ended = Signal()
+    """No question waits for embeddings any more."""
+    ahead_kept = Signal()
+    """What was computed before a question came is kept."""
 
     def __init__(self, engine: Caller, folder: Path, parent: QObject) -> None:
         super().__init__(parent)
         self._engine = engine
         self.kept = VectorFolder(folder)
         self.model: Callable[[], str] = lambda: ""
+        self.ahead = ""
+        """Digest of the document of which some is computed before a question came (`app.documents.ahead`); "" for
+        none."""
+        self._preparing: set[Preparation] = set()
+
+    @property
+    def questioned(self) -> bool:
+        """True while a question waits for embeddings."""
+        return bool(self._preparing)
+
+    def open(self, document: Document, known: TextEmbeddings) -> tuple[VectorFile, list[tuple[int, int]]]:
+        """The file with what is kept of a document's embeddings by a model, and the places of its passages.
+
+        Raises OSError, and :class:`UnreadError` for a document that is too long.
+        """
+        places = split(document.text)
+        count = len(places)
+        if count > MOST_PASSAGES:
+            reason = tr(
+                "It has {count:,} passages, and at most {most:,} are searched by meaning.",
+                count=count,
+                most=MOST_PASSAGES,
+            )
+            raise UnreadError(reason)
+        head = VectorHead(known.fingerprint, known.dimensions, count, SPLITTING)
+        return self.kept.open(document.digest, head), places
 
     def prepare(
         self,
@@ -70,16 +105,27 @@ class PassageEmbeddings(QObject):
         model = self.model()
         if not model or not question.strip():
             return None
-        return Preparation(self._engine, self.kept, model, document, question, told, then, parent)
+        made = Preparation(self._engine, self, model, document, question, told, then, parent)
+        self._preparing.add(made)
+        made.over.connect(lambda: self._let_go(made))
+        return made
+
+    def _let_go(self, preparation: Preparation) -> None:
+        self._preparing.discard(preparation)
+        if not self._preparing:
+            self.questions_ended.emit()
 
 
 class Preparation(QObject):
     """One question about one document; nothing is heard of it after :meth:`cancel`."""
 
+    over = Signal()
+    """It computes no more."""
+
     def __init__(
         self,
         engine: Caller,
-        kept: VectorFolder,
+        source: PassageEmbeddings,
         model: str,
         document: Document,
         question: str,
@@ -88,7 +134,8 @@ class Preparation(QObject):
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self._engine, self._kept, self._model, self._document = engine, kept, model, document
+        self._engine, self._source, self._model, self._document = engine, source, model, document
+        self._kept, self._over = source.kept, False
         self._told, self._then = told, then
         self._places: list[tuple[int, int]] = []
         self._file: VectorFile | None = None
@@ -109,6 +156,9 @@ class Preparation(QObject):
             self._call.cancel()
             self._call = None
         self._then = lambda prepared: None
+        if not self._over:
+            self._over = True
+            self.over.emit()
         self.deleteLater()
 
     def _ask(
@@ -135,21 +185,22 @@ class Preparation(QObject):
         if len(self._question) != known.dimensions:
             self._end(Prepared(reason=OTHER))
             return
-        self._places = split(self._document.text)
-        count = len(self._places)
-        if count > MOST_PASSAGES:
-            reason = tr(
-                "It has {count:,} passages, and at most {most:,} are searched by meaning.",
-                count=count,
-                most=MOST_PASSAGES,
-            )
-            self._end(Prepared(reason=reason))
+        if self._source.ahead == self._document.digest:  # some of its passages are computed right now: they are awaited
+            self._source.ahead_kept.connect(self._open, Qt.ConnectionType.SingleShotConnection)
+        else:
+            self._open()
+
+    def _open(self) -> None:
+        if self._over:
             return
-        head = VectorHead(known.fingerprint, known.dimensions, count, SPLITTING)
+        assert self._known is not None
         try:
-            self._file = self._kept.open(self._document.digest, head)
+            self._file, self._places = self._source.open(self._document, self._known)
         except OSError as error:
             self._end(Prepared(reason=UNKEPT.format(why=error.strerror)))
+            return
+        except UnreadError as error:
+            self._end(Prepared(reason=str(error)))
             return
         self._next()
 

@@ -12,20 +12,22 @@ from typing import Any
 import msgspec
 import pytest
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QFrame, QLabel, QToolButton
 from transformers import BertConfig, BertModel
 
 from app.chat.session.settling import BY_WORDS, SPREAD
 from app.chat.transcript.documents import DocumentBlock
 from app.documents import meaning, vectors
+from app.documents.ahead import PIECE
 from app.documents.meaning import AUTO, NO_NUMBERS, OFF, OTHER, USUAL, PassageEmbeddings, Prepared, chosen
 from app.documents.passages import DAMAGED, SPLITTING, fused, search, split
-from app.documents.records import DocumentUse, MessageDocument, PassageSearch, of_text
+from app.documents.records import Document, DocumentUse, MessageDocument, PassageSearch, of_text
 from app.documents.vectors import VectorFolder, VectorHead
-from app.history.records import StoredMessage
+from app.history.records import Attached, Draft, Folder, FolderDocument, StoredMessage, new_id
 from app.link.calls import GONE
 from app.program import WindowProgram
 from app.settings.passages import NONE_HERE, EmbeddingChoice
+from app.theme.widgets import ElidedLabel
 from engine import protocol as p
 from engine.protocol import EmbeddedTexts, EmbedTexts, StoredModel, TextEmbeddings
 from engine.protocol.library import ModelFormat
@@ -311,7 +313,8 @@ def test_vectors_go_with_their_document_and_the_longest_unused_first(
 def chatting(start: Callable[..., WindowProgram], fake: FakeEmbedder) -> WindowProgram:
     program = start()
     source = program.chat.session.meaning
-    source._engine, source.model = fake, lambda: "/models/tiny-bert"
+    source._engine = program.chat.session.ahead._engine = fake
+    source.model = lambda: "/models/tiny-bert"
     return program
 
 
@@ -411,6 +414,108 @@ def test_stop_ends_it_and_what_was_computed_stays(qtbot, chatting: WindowProgram
     chatting.chat.message_actions.act_on_last("assistant", "regenerate")
     assert has_fact(decided(qtbot, chatting))
     assert fake.documents == [len(PLACES), len(PLACES) - 8]
+
+
+# --- ahead of the question ------------------------------------------------------------------------------------------
+
+
+def attach(program: WindowProgram, document: Document = DOCUMENT) -> None:
+    """A document that was read, in the composer."""
+    program.chat.composer.show_draft(Draft(documents=(Attached(document.name, document),)))
+
+
+def said_ahead(program: WindowProgram) -> str:
+    label = program.chat.composer.documents.findChild(ElidedLabel, "document-ahead")
+    return "" if label is None or label.isHidden() else label.text()
+
+
+def test_a_document_that_does_not_fit_is_read_before_the_question(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    chat, heard = chatting.chat, list[str]()
+    chat.session.ahead.changed.connect(lambda: heard.append(said_ahead(chatting)))
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    assert f"Reading by meaning: 8 of {len(PLACES)} passages" in heard
+    assert (sum(fake.documents), max(fake.documents)) == (len(PLACES), PIECE), "a few at a time"
+    assert {each.kind for each in fake.asked} == {"document"}
+    (chip,) = chat.composer.documents.findChildren(QFrame, "document-chip")
+    assert chip.accessibleName().endswith("Its passages can be found by meaning.")
+    chat.send(QUESTION)
+    use = decided(qtbot, chatting)
+    assert has_fact(use)
+    assert (use.model, sum(fake.documents)) == (NAME, len(PLACES)), "nothing is left to compute"
+
+
+def test_a_question_goes_on_from_what_is_read_and_nothing_is_read_twice(
+    qtbot, chatting: WindowProgram, fake: Any
+) -> None:
+    session, sent = chatting.chat.session, []
+    attach(chatting)
+
+    def send() -> None:  # while the next piece is being computed
+        known = session.ahead.of(DOCUMENT)
+        if not sent and known is not None and known.done == 2 * PIECE:
+            sent.append(True)
+            QTimer.singleShot(0, chatting.chat, lambda: chatting.chat.send(QUESTION))
+
+    session.ahead.changed.connect(send)
+    qtbot.waitUntil(lambda: bool(sent))
+    assert has_fact(decided(qtbot, chatting))
+    assert sum(fake.documents) == len(PLACES)
+    assert fake.cancelled == 0
+
+
+def test_what_is_taken_out_is_read_no_further(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    session, chips = chatting.chat.session, chatting.chat.composer.documents
+    attach(chatting)
+
+    def take_out() -> None:
+        known = session.ahead.of(DOCUMENT)
+        if known is not None and known.done == PIECE:
+            chips.findChild(QToolButton, "document-close").click()
+
+    session.ahead.changed.connect(take_out)
+    qtbot.waitUntil(lambda: not chips.attached and not fake.running)
+    assert sum(fake.documents) <= 2 * PIECE
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    assert sum(fake.documents) == len(PLACES), "what was read stays"
+
+
+def test_closing_stops_it(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    fake.most = 0
+    attach(chatting)
+    qtbot.waitUntil(lambda: bool(fake.running))
+    chatting.chat.close_down()
+    assert (fake.running, fake.cancelled) == ([], 1)
+
+
+def test_without_a_model_nothing_is_read_and_with_one_it_begins(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    session = chatting.chat.session
+    session.meaning.model = lambda: ""
+    attach(chatting)
+    qtbot.waitUntil(lambda: bool(session.ahead._wanted))
+    assert (fake.asked, said_ahead(chatting)) == ([], "")
+    session.meaning.model = lambda: "/models/tiny-bert"
+    session.ahead.refresh()
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    fake.refuses = "The model does not fit."
+    session.meaning.model = lambda: "/models/other"
+    session.ahead.refresh()
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
+
+
+def test_a_document_that_fits_is_not_read_and_one_of_the_folder_is(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    session, history = chatting.chat.session, chatting.history
+    short = of_text("short.txt", "The golden key lies below the stairs.")
+    attach(chatting, short)
+    qtbot.waitUntil(lambda: session.tokens.of(short) is not None)
+    assert fake.asked == []
+    folder = new_id()
+    history.save_folder(Folder(folder, "House"))
+    history.set_folder_documents(folder, [FolderDocument("one", of_text("notes.txt", "Keys. " * 40))])
+    session.new(folder)
+    qtbot.waitUntil(lambda: "found by meaning" in chatting.chat.composer.folder.button.toolTip())
+    assert [len(each.texts) for each in fake.asked if each.texts] == [1]
 
 
 # --- the choice ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.chat.attached import DocumentCount
 from app.chat.composer import Composer
@@ -21,6 +21,10 @@ _ID = "count-"
 
 class ContextCounter(QObject):
     """Counts the conversation on screen with what stands in ``composer``, and shows that in ``bar``."""
+
+    searched = Signal(list)
+    """The Documents of which the next question may be sent passages: those that do not fit, and the folder's, which a
+    longer chat has no room for."""
 
     def __init__(
         self, link: EngineLink, session: ChatSession, composer: Composer, bar: ContextBar, parent: QObject
@@ -158,6 +162,8 @@ class ContextCounter(QObject):
         ]
         self._composer.documents.show_counts(shown[: len(own)])
         self._composer.folder.show_counts(shown[len(own) :])
+        cut = [documents[at] for at, whole in sent.items() if not whole and plan.passages >= LEAST_ROOM]
+        self.searched.emit([*cut, *(each.document for each in used)])
         others = sum(not whole for at, whole in sent.items() if at >= len(own))
         left = context - base - sum(counts[at] for at, whole in sent.items() if whole)
         return plan.tokens - others * (plan.passages - folder_room(plan, left, context, others))

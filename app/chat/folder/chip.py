@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QToolButton, QWidget
 
-from app.chat.attached import NO_ROOM, DocumentCount
+from app.chat.attached import NO_ROOM, DocumentCount, ahead_words
+from app.documents.ahead import ReadAhead
 from app.documents.records import counted
 from app.history.records import Folder, FolderDocument
 from app.language import plural, tr
@@ -37,6 +38,8 @@ class FolderChip(QFrame):
         self._out: frozenset[str] = frozenset()
         self._counts: list[DocumentCount | None] = []
         """Of those in use, in their order."""
+        self._ahead: dict[str, ReadAhead | None] = {}
+        """By the id of a document in use."""
         self._asks = True
         named(self, "folder-chip", frameShape=QFrame.Shape.NoFrame)
         self.button = named(QToolButton(self), "folder-documents", kind="quiet", minimumWidth=1)
@@ -71,6 +74,12 @@ class FolderChip(QFrame):
         """Tokens of those in use, None where they are not known."""
         if list(counts) != self._counts:
             self._counts = list(counts)
+            self._refresh()
+
+    def show_ahead(self, known: Mapping[str, ReadAhead | None]) -> None:
+        """How far the passages of those in use are read by meaning, by their ids."""
+        if known != self._ahead:
+            self._ahead = dict(known)
             self._refresh()
 
     def show_for(self, question: bool) -> None:
@@ -112,11 +121,11 @@ class FolderChip(QFrame):
 
     def _line(self, each: FolderDocument) -> str:
         """A document in use, with what is known of it."""
-        count = self._count(each)
-        if count is None:
-            return each.document.name
-        line = f"{each.document.name} · {counted(count.tokens, 'token')}"
-        return line if count.whole else f"{line} · {TOO_LONG if count.passages else NO_ROOM}"
+        count, known, parts = self._count(each), self._ahead.get(each.id), [each.document.name]
+        if count is not None:
+            parts += [counted(count.tokens, "token")]
+            parts += [] if count.whole else [TOO_LONG if count.passages else NO_ROOM]
+        return " · ".join([*parts, ahead_words(known)] if known is not None else parts)
 
     def _count(self, each: FolderDocument) -> DocumentCount | None:
         used = self.used

@@ -15,6 +15,7 @@ from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
 from app.chat.side_by_side.columns import AnswerColumn, standing
 from app.chat.thinking_switch import allowed
+from app.documents.ahead import EmbeddingsAhead
 from app.documents.meaning import PassageEmbeddings
 from app.documents.records import MessageDocument
 from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
@@ -63,6 +64,7 @@ class ChatSession(QObject):
         for shown in (self.opened, self.saved):
             shown.connect(self.folder.refresh)
         self.meaning = PassageEmbeddings(link, history.path.parent / "passages", self)
+        self.ahead = EmbeddingsAhead(link, self.meaning, self)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)

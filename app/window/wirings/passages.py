@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject
 
-from app.documents.meaning import PassageEmbeddings, chosen
+from app.chat.session.session import ChatSession
+from app.documents.meaning import chosen
 from app.history.store import HistoryStore
 from app.models.state.library import ModelLibrary
 from app.settings.page import SettingsPage
@@ -22,13 +23,16 @@ class PassagesWiring(QObject):
         store: SettingsStore,
         library: ModelLibrary,
         history: HistoryStore,
-        meaning: PassageEmbeddings,
+        session: ChatSession,
         page: SettingsPage,
         find: Callable[[], object],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
+        meaning, ahead = session.meaning, session.ahead
         meaning.model = lambda: chosen(store.settings.passages, library.stored)
         library.stored_changed.connect(lambda: page.passages.offer_models(library.stored))
+        library.stored_changed.connect(ahead.refresh)
+        store.changed.connect(lambda names: ahead.refresh() if "passages" in names else None)
         page.passages.find_asked.connect(find)
         meaning.kept.keep(history.document_digests())

@@ -513,6 +513,10 @@
         <translation>Sie läuft wieder.</translation>
     </message>
     <message>
+        <source>Its passages can be found by meaning.</source>
+        <translation>Abschnitte sind nach Bedeutung auffindbar.</translation>
+    </message>
+    <message>
         <source>Its passages could not be searched, so its beginning was sent. ({reason})</source>
         <translation>Seine Abschnitte ließen sich nicht durchsuchen, daher wurde sein Anfang gesendet. ({reason})</translation>
     </message>
@@ -704,6 +708,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Keiner (nur das Modell)</translation>
     </message>
     <message>
+        <source>Not read by meaning yet: {reason}</source>
+        <translation>Noch nicht nach Bedeutung gelesen: {reason}</translation>
+    </message>
+    <message>
         <source>Number of answers</source>
         <translation>Anzahl der Antworten</translation>
     </message>
@@ -822,6 +830,10 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>Read once, kept: {saved:,} tokens came from the cache in {times:,} answers</source>
         <translation>Einmal gelesen, behalten: {saved:,} Token kamen in {times:,} Antworten aus dem Cache</translation>
+    </message>
+    <message>
+        <source>Reading by meaning: {done:,} of {count:,} passages</source>
+        <translation>Nach Bedeutung gelesen: {done:,} von {count:,}</translation>
     </message>
     <message>
         <source>Reading {name}</source>
