@@ -120,6 +120,13 @@ def test_check_asks_all_again(qtbot, dialog: ServersDialog, asked) -> None:
     qtbot.waitUntil(dialog.check.isEnabled)
 
 
+def test_the_list_has_a_row_for_each_server_however_often_they_are_asked(qtbot, dialog: ServersDialog) -> None:
+    for _ in range(3):
+        press(qtbot, dialog, "mcp-check")
+        qtbot.waitUntil(dialog.check.isEnabled)
+    assert dialog._list.count() == 2, "rows of the layout, stretches included"
+
+
 def test_a_rule_is_set(qtbot, dialog: ServersDialog, asked) -> None:
     always = dialog.findChild(QPushButton, "rule.files__read.always")
     assert always is not None

@@ -83,7 +83,8 @@ class ServersDialog(QDialog):
         named(self, "mcp-servers", windowTitle=tr("MCP servers"))
         self.resize((SIZE * max(1.0, theme.scale)).boundedTo(room_of(self)))
         inside = QWidget()
-        self._list = fill(QVBoxLayout(inside), margins=(24, 4, 24, 12), spacing=10)
+        self._list = fill(QVBoxLayout(), margins=0, spacing=10)
+        fill(QVBoxLayout(inside), self._list, 1, margins=(24, 4, 24, 12), spacing=0)
         self.sentence = caption(name="mcp-sentence")
         self.name = named(QLineEdit(placeholderText=tr("Name")), "mcp-name", title=tr("Name of the new server"))
         self.text = named(ExactTextEdit(self), field="true", tabChangesFocus=True)
@@ -172,7 +173,6 @@ class ServersDialog(QDialog):
             self._list.addWidget(caption(NONE))
         for server in servers:
             self._list.addWidget(self._card(server))
-        self._list.addStretch(1)
 
     def _card(self, server: McpServer) -> QFrame:
         card = named(QFrame(), f"mcp.{server.name}")
