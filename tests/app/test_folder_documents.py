@@ -375,6 +375,30 @@ def test_own_files_have_the_folders_documents(history: HistoryStore) -> None:
     assert "/ada.txt" not in chat_file.to_json(record).decode()
 
 
+def test_what_a_chat_leaves_out_goes_with_its_file(qtbot, tmp_path: Path) -> None:
+    theirs, ours = HistoryStore(tmp_path / "theirs"), HistoryStore(tmp_path / "ours")
+    theirs.save_folder(Folder("f", "Thesis"))
+    theirs.set_folder_documents("f", [FolderDocument("a", ADA), FolderDocument("b", BOB)])
+    for number, out in enumerate((("b",), ("a", "b"), ("gone",))):
+        theirs.save_chat(Chat(f"c{number}", f"{number}", 1.0, 1.0, left_out=out))
+        theirs.set_folder(f"c{number}", "f")
+        theirs.save_message(StoredMessage(f"m{number}", f"c{number}", "", "user", "?"))
+    paths = [tmp_path / f"{each.title}.json" for each in theirs.listed()]
+    for path, each in zip(paths, theirs.listed(), strict=True):
+        record = chat_file.read(theirs, each, "Thesis")
+        assert record is not None
+        path.write_bytes(chat_file.to_json(record))
+    job = ImportJob(ours, sorted(paths))  # the first makes the folder, the others find it
+    with qtbot.waitSignal(job.ended):
+        job.start()
+    job.close_down()
+    names = {each.id: each.document.name for each in ours.folder_documents(ours.folders()[0].id)}
+    out = [[names[key] for key in ours.chat(chat).left_out] for chat in job.report.ids]
+    assert out == [[BOB.name], [ADA.name, BOB.name], []]
+    for store in (theirs, ours):
+        store.close()
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_an_import_that_makes_the_folder_gives_it_its_documents(
     qtbot, history: HistoryStore, tmp_path: Path, known: bool

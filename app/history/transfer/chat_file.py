@@ -22,13 +22,15 @@ class LaterFormatError(ValueError):
 
 class DocumentRecord(msgspec.Struct, omit_defaults=True):
     """A document of a message or of a folder. ``use``: what of it the model was given, null where that was not
-    decided; ``folder``: it came with the chat's folder."""
+    decided; ``folder``: it came with the chat's folder; ``left_out``: it is one of the folder that the chat goes
+    without."""
 
     name: str
     text: str
     facts: DocumentFacts = DocumentFacts()
     use: DocumentUse | None = None
     folder: bool = False
+    left_out: bool = False
 
     @property
     def document(self) -> Document:
@@ -146,7 +148,10 @@ def read(history: HistoryStore, listed: ListedChat, folder: str) -> ChatRecord |
         servers=list(chat.servers),
         remote=chat.remote,
         folder=folder,
-        folder_documents=[_document(each) for _, each, *_ in history.folder_documents(listed.folder)] if folder else [],
+        folder_documents=[
+            _document(each.document, left_out=each.id in chat.left_out)
+            for each in (history.folder_documents(listed.folder) if folder else ())
+        ],
         pinned=listed.pinned,
         archived=listed.archived,
         tags=list(listed.tags),
@@ -183,5 +188,7 @@ def _message(message: StoredMessage) -> MessageRecord:
     )
 
 
-def _document(each: Document, use: DocumentUse | None = None, folder: bool = False) -> DocumentRecord:
-    return DocumentRecord(each.name, each.text, each.facts, use, folder)
+def _document(
+    each: Document, use: DocumentUse | None = None, folder: bool = False, left_out: bool = False
+) -> DocumentRecord:
+    return DocumentRecord(each.name, each.text, each.facts, use, folder, left_out)

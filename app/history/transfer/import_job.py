@@ -186,7 +186,7 @@ class ImportJob(QObject):
 
     def _head(self, bulk: BulkWriter, found: FoundChat, chat: str, leaf: str) -> Iterator[Statement]:
         """The chat without its messages."""
-        folder = ""
+        folder, out = "", list[str]()
         if found.folder:
             rows = bulk.read("SELECT id FROM folders WHERE name = ?", found.folder)
             folder = rows[0][0] if rows else new_id()
@@ -194,7 +194,11 @@ class ImportJob(QObject):
             if not rows:  # a folder that is here keeps its own
                 documents = {each.digest: FolderDocument(new_id(), each) for each in found.folder_documents}
                 yield from of_folder_documents(folder, list(documents.values()))
-        yield of_chat(found.chat._replace(id=chat, leaf=leaf))
+                out = [each.id for digest, each in documents.items() if digest in found.without]
+            elif found.without:
+                own = bulk.read("SELECT id, document FROM folder_documents WHERE folder = ? ORDER BY place", folder)
+                out = [key for key, digest in own if digest in found.without]
+        yield of_chat(found.chat._replace(id=chat, leaf=leaf, left_out=tuple(out)))
         sql = "UPDATE chats SET folder = ?, pinned = ?, archived = ?, tags = ?, origin = ?, deleted = 1 WHERE id = ?"
         place = (folder, found.pinned, found.archived, packed(found.tags), found.origin, chat)
         yield Statement(sql, place)

@@ -182,4 +182,5 @@ def _own(value: dict[str, Any]) -> FoundChat:
         tuple(record.tags),
         record.tools,
         [each.document for each in record.folder_documents],
+        {each.document.digest for each in record.folder_documents if each.left_out},
     )

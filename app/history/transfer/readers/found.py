@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from app.documents.records import Document
@@ -43,6 +43,8 @@ class FoundChat(NamedTuple):
     tools: dict[str, ToolConfig | None] = {}
     folder_documents: Sequence[Document] = ()
     """Documents of the folder, which has them if it is made for the chat."""
+    without: Collection[str] = ()
+    """Digests of those that the chat goes without."""
 
 
 class Skipped(NamedTuple):
