@@ -289,7 +289,7 @@ class WindowProgram:
         sidebar.typed.connect(chat.type)
         sidebar.new_chat.connect(chat.new_chat)
         sidebar.new_chat_in.connect(chat.new_chat)
-        sidebar.documents_asked.connect(chat.show_folder_documents)
+        sidebar.documents_asked.connect(chat.dialogs.show_folder_documents)
         for chosen in (sidebar.chat_selected, sidebar.hit_selected, sidebar.new_chat, sidebar.new_chat_in):
             chosen.connect(self.window.close_overlay)
         chat.background.changed.connect(sidebar.model.set_marks)

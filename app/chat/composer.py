@@ -18,6 +18,7 @@ from app.chat.session.reading import DocumentReader
 from app.chat.side_by_side.send_menu import SendMenu
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
+from app.chat.transcript.transcript import column_px
 from app.documents.records import MOST, of_text
 from app.dropped import files_in
 from app.history.records import Attached, Draft
@@ -248,6 +249,8 @@ class Composer(QFrame):
         self.reader.changed.connect(self._on_read)
         self.setFocusProxy(self.edit)
         self.button.clicked.connect(self._press)
+        theme.changed.connect(self._fit)
+        self._fit()
         self._refresh()
 
     @property
@@ -377,6 +380,9 @@ class Composer(QFrame):
             self.clear()
         else:
             self.stopped.emit()
+
+    def _fit(self) -> None:
+        self.setMaximumWidth(column_px(self._theme))
 
     def _submit(self, go_on: bool = False) -> None:
         """``go_on``: the model is to go on from the text of an answer."""

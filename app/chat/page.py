@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
-from shiboken6 import isValid
 
 from app.chat.composer import Composer
 from app.chat.context.ahead import ShownAhead
 from app.chat.context.count import ContextCounter
 from app.chat.context.offer import ContextOffer
+from app.chat.dialogs import ChatDialogs
 from app.chat.elsewhere import reason
 from app.chat.find.find import FindInChat
 from app.chat.header import Header
@@ -22,7 +18,6 @@ from app.chat.news import News
 from app.chat.pictures import in_mime
 from app.chat.session.answers import Answers
 from app.chat.session.background import Background
-from app.chat.session.branches import versions
 from app.chat.session.drafts import DraftTexts
 from app.chat.session.queued import QueuedBar
 from app.chat.session.sending import Sending
@@ -34,9 +29,8 @@ from app.chat.settings.tools import ChatTools
 from app.chat.side_by_side.asking import AskingSeveral
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
-from app.chat.transcript.branch_menu import BranchMenu
 from app.chat.transcript.stats import loading_model, reading_prompt
-from app.chat.transcript.transcript import Transcript, column_px
+from app.chat.transcript.transcript import Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.dropped import files_in
 from app.history.store import HistoryStore
@@ -47,9 +41,6 @@ from app.shortcuts import typed
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, caption, fill, named, say, show_checked, switched
 from engine.protocol import ChatMessage, Sampling
-
-if TYPE_CHECKING:
-    from app.chat.folder.dialog import FolderDocumentsDialog
 
 
 class ChatPage(FocusFirst):
@@ -73,8 +64,6 @@ class ChatPage(FocusFirst):
     ) -> None:
         super().__init__(parent)
         self._link, self.loads = link, loads
-        self._history, self._theme = history, theme
-        self._dialogs: list[FolderDocumentsDialog] = []
         named(self, "chat-page", surface="bg", acceptDrops=True)
         self.session = ChatSession(link, history, self)
         self.header = Header(link, loads, theme, self)
@@ -83,16 +72,18 @@ class ChatPage(FocusFirst):
         self.finding = FindInChat(self.session, self.transcript, self.focus_composer, theme, self)
         self.welcome = WelcomeView(self.transcript.viewport(), theme)
         self.notice = NoticeBar(theme, "notice", self)
-        self.waits = QueuedBar(self)
         self.composer = Composer(theme, self)
         self.settings = ChatSettings(theme, self)
         self.news = News(link, history, self.notice, self)
         self.composer.is_answer = self.session.writes_answer
-        self.sending = Sending(link, self.session, loads, self.composer, self.waits, self.news, self)
+        self.sending = Sending(link, self.session, loads, self.composer, QueuedBar(self), self.news, self)
         self.several = AskingSeveral(
             link, self.session, self.sending, self.composer, self.settings, self.news, theme, self
         )
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
+        self.dialogs = ChatDialogs(
+            link, history, self.session, self.transcript, self.settings, self.header.settings, self.news, theme, self
+        )
         ChatAdapters(link, self.session, self.settings, self)
         ChatTools(link, self.session, self.settings, theme, self)
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
@@ -110,13 +101,12 @@ class ChatPage(FocusFirst):
             self.session.ahead.stop,
             self.transcript.stop,
             self.finding.stop,
+            self.dialogs.close_down,
         )
         self._arrange()
         self._connect_parts()
         self._connect_session()
         self.first = self.composer
-        theme.changed.connect(self._fit)
-        self._fit()
         self.sending.refresh()
 
     # --- for the window --------------------------------------------------------------------------------------------
@@ -145,28 +135,6 @@ class ChatPage(FocusFirst):
         """Show a new chat, in the folder of that id."""
         self.session.new(folder)
         self.composer.setFocus()
-
-    def show_folder_documents(self, folder_id: str, files: Sequence[Path] = ()) -> None:
-        """Show the documents of a folder, and read these files for it."""
-        from app.chat.folder.dialog import FolderDocumentsDialog  # few ever ask
-
-        folder = self._history.folder(folder_id)
-        if folder is None:
-            return
-        dialog = FolderDocumentsDialog(
-            self._history, folder, self.session.tokens, lambda: self._context, self._theme, self.window()
-        )
-        dialog.unseen.connect(self.news.complain)
-        self._dialogs = [each for each in self._dialogs if isValid(each)] + [dialog]
-        dialog.open()
-        if files:
-            dialog.add(files)
-
-    @property
-    def _context(self) -> int:
-        """Tokens that the model takes; 0 where nobody counts them."""
-        card = self._link.card if self.session.talk.chat.remote is None else None
-        return card.context if card is not None else 0
 
     def open_chat(self, chat_id: str) -> None:
         """Show a saved chat; one that is gone gives a new chat."""
@@ -232,9 +200,6 @@ class ChatPage(FocusFirst):
         """Before the program ends: answers that stream are kept as interrupted."""
         for stop in self._stops:
             stop()
-        for dialog in self._dialogs:
-            if isValid(dialog):
-                dialog.close_down()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and pictures can be dropped anywhere on the page."""
@@ -268,20 +233,17 @@ class ChatPage(FocusFirst):
         self.elsewhere.setContentsMargins(24, 6, 16, 6)
         column = fill(QVBoxLayout(self), self.header, self.elsewhere, self.legend, margins=0, spacing=0)
         self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
-        fill(column, (self.transcript, 1), self.notice, self.waits)
+        fill(column, (self.transcript, 1), self.notice, self.sending.waits)
         column.addSpacing(12)
         column.addLayout(foot)
-
-    def _fit(self) -> None:
-        self.composer.setMaximumWidth(column_px(self._theme))
 
     def _connect_parts(self) -> None:
         session = self.session
         self.transcript.acted.connect(self.message_actions.act)
         self.transcript.decided.connect(session.decide)
         session.tools.failed.connect(self.news.complain)
-        self.message_actions.overflow_asked.connect(self._choose_overflow)
-        self.message_actions.branches_asked.connect(self._show_branches)
+        self.message_actions.overflow_asked.connect(self.dialogs.choose_overflow)
+        self.message_actions.branches_asked.connect(self.dialogs.show_branches)
         self.composer.thinking.changed.connect(session.set_thinking)
         self.composer.end_asked.connect(self.transcript.scroll_to_end)
         self.composer.recalled.connect(lambda: self.message_actions.act_on_last("user", "edit"))
@@ -290,14 +252,14 @@ class ChatPage(FocusFirst):
         self.welcome.open_asked.connect(self.file_asked)
         self.welcome.models_asked.connect(self.models_asked)
         self.welcome.why_asked.connect(self.why_asked)
-        self.header.settings_asked.connect(self._open_settings)
+        self.header.settings_asked.connect(self.dialogs.open_settings)
         switched(self.header.tint, self.tint_changed.emit)
         self.loads.changed.connect(self._on_loading)
         self.settings.changed.connect(session.set_settings)
         self.settings.refused.connect(self.news.complain)
         self.settings.overflow_changed.connect(session.set_overflow)
         self.composer.folder.left_out.connect(session.folder.leave_out)
-        self.composer.folder.documents_asked.connect(self._show_own_folder)
+        self.composer.folder.documents_asked.connect(self.dialogs.show_own_folder)
 
     def _connect_session(self) -> None:
         session = self.session
@@ -345,11 +307,6 @@ class ChatPage(FocusFirst):
         talk, folder = self.session.talk, self.session.folder
         self.composer.folder.show_folder(folder.folder, folder.documents, talk.chat.left_out, not talk.saved)
 
-    def _show_own_folder(self) -> None:
-        folder = self.session.folder.folder
-        if folder is not None:
-            self.show_folder_documents(folder.id)
-
     def _on_grown(self, message_id: str) -> None:
         if message_id in self.session.ends:
             self.transcript.stream(message_id, lambda: self.session.snapshot(message_id))
@@ -362,24 +319,3 @@ class ChatPage(FocusFirst):
         loading = self.loads.loading
         for message_id in self.session.ends if self.session.streaming else ():
             self.transcript.wait(message_id, loading_model(loading) if loading is not None else "")
-
-    def _open_settings(self) -> None:
-        button, chat = self.header.settings, self.session.talk.chat
-        corner = button.mapToGlobal(QPoint(button.width(), button.height() + 4))
-        self.settings.show_for(chat.system_prompt, chat.sampling, self._link.card, corner, chat.overflow, chat.id)
-
-    def _show_branches(self, message_id: str) -> None:
-        """The map of the chat's branches, below the switcher of that message."""
-        view = self.transcript.view(message_id)
-        if view is not None:
-            menu = BranchMenu(versions(self.session.talk.tree), self)
-            menu.chosen.connect(self._show_version)
-            menu.popup(view.branches_corner)
-
-    def _show_version(self, message_id: str) -> None:
-        if self.session.reveal(message_id):
-            self.transcript.reveal(message_id, "")
-
-    def _choose_overflow(self) -> None:
-        self._open_settings()
-        self.settings.focus_overflow()

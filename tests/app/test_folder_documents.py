@@ -303,12 +303,12 @@ def test_the_dialog_shows_what_was_read_and_what_became_of_it(qtbot, start, tmp_
     dialog.findChild(QPushButton, "folder-close").click()  # it is read all the same
     qtbot.waitUntil(lambda: len(kept(program.history)) == 2)
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    program.chat.show_folder_documents("f")
+    program.chat.dialogs.show_folder_documents("f")
     other = window.findChildren(FolderDocumentsDialog)[-1]
     other.add([tmp_path / "nowhere.txt"])
     other.reject()
     qtbot.waitUntil(lambda: "nowhere.txt is not there any more" in program.chat.notice.text)
-    program.chat.show_folder_documents("gone")
+    program.chat.dialogs.show_folder_documents("gone")
 
 
 def test_a_new_chat_in_a_folder_without_documents_says_where_it_begins(qtbot, start) -> None:

@@ -165,7 +165,7 @@ def test_a_question_while_the_engine_starts_waits_and_is_sent(start, qtbot) -> N
     send(program, qtbot, "hello")
     assert page.composer.text == ""
     assert [view.message.content for view in page.transcript.views] == ["hello"]
-    assert not page.waits.isHidden()
+    assert not page.sending.waits.isHidden()
     send(program, qtbot, "and then")
     assert page.composer.text == "and then"  # one waits already
     qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED, timeout=20_000)
@@ -176,7 +176,7 @@ def test_a_question_while_the_engine_starts_waits_and_is_sent(start, qtbot) -> N
     assert page.session.queued
     assert page.composer.reason == "One question waits already"
     qtbot.waitUntil(lambda: len(page.session.talk.path) == 2 and not page.streaming, timeout=30_000)
-    assert page.waits.isHidden()
+    assert page.sending.waits.isHidden()
     assert page.session.talk.path[1].content.startswith("Each conversation")
     assert page.composer.text == "and then"
 
@@ -214,7 +214,7 @@ def test_questions_of_several_chats_wait_each(start, qtbot) -> None:
         send(program, qtbot, text)
         chats.append(program.chat.chat_id)
         program.chat.new_chat()
-    assert program.chat.waits.isHidden()
+    assert program.chat.sending.waits.isHidden()
 
     def answered() -> bool:
         last = [program.history.messages(chat)[-1] for chat in chats]
@@ -231,16 +231,16 @@ def test_a_question_that_waits_can_be_changed_and_dropped(start, qtbot) -> None:
     page.composer.thinking.changed.emit(p.Thinking(on=False))
     send(program, qtbot, "helo")
     assert page.transcript.views[0].findChild(QPushButton, "message-retry").isHidden()
-    page.waits.findChild(QPushButton, "queued-edit").click()
+    page.sending.waits.findChild(QPushButton, "queued-edit").click()
     chat = page.session.talk.chat
     assert (chat.system_prompt, chat.sampling) == ("Be short.", p.Sampling(temperature=0.2))
     assert (chat.thinking, chat.overflow) == (p.Thinking(on=False), "window")
     assert page.composer.text == "helo"
-    assert page.waits.isHidden()
+    assert page.sending.waits.isHidden()
     assert program.history.chats() == []
     send(program, qtbot, "!")
     assert page.session.talk.path[0].content == "helo!"
-    page.waits.findChild(QPushButton, "queued-cancel").click()
+    page.sending.waits.findChild(QPushButton, "queued-cancel").click()
     assert page.session.talk.path == []
     assert page.composer.text == ""
     qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
@@ -256,7 +256,7 @@ def test_taking_back_a_first_question_keeps_what_was_typed_meanwhile(start, qtbo
     qtbot.keyClicks(page.composer.edit, "elsewhere")
     page.open_chat(first)
     qtbot.keyClicks(page.composer.edit, "meanwhile")
-    page.waits.findChild(QPushButton, "queued-cancel").click()
+    page.sending.waits.findChild(QPushButton, "queued-cancel").click()
     assert page.composer.text == "meanwhile\nelsewhere"
 
 
@@ -270,7 +270,7 @@ def test_taking_back_another_version_leaves_the_first_on_screen(start, qtbot, bu
     page.message_actions.act_on_last("user", "edit")
     send(program, qtbot, ", you")
     assert page.session.queued
-    page.waits.findChild(QPushButton, f"queued-{button}").click()
+    page.sending.waits.findChild(QPushButton, f"queued-{button}").click()
     assert page.session.talk.path == path
     assert program.history.chat(page.chat_id).leaf == path[-1].id
     assert (page.composer.text, page.composer.editing) == (("hello, you", True) if button == "edit" else ("", False))

@@ -141,12 +141,12 @@ def test_what_can_wait_is_asked_when_the_lab_is_finished(qtbot, program, lab, st
     program.chat.composer.edit.setPlainText("hello there")
     program.chat.composer.edit.submitted.emit()
     assert [message.content for message in program.chat.session.talk.path] == ["hello there"]
-    assert program.chat.waits.accessibleName() == WAITS_FOR_LAB
+    assert program.chat.sending.waits.accessibleName() == WAITS_FOR_LAB
     assert of(sent, protocol.Generate) == []
     lab._runs.cancel()
     with qtbot.waitSignal(program.link.finished):
         pass
-    assert program.chat.waits.isHidden()
+    assert program.chat.sending.waits.isHidden()
 
 
 def test_a_model_asked_for_meanwhile_is_loaded_later_which_is_said(qtbot, program, lab, state, sent):

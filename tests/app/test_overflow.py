@@ -72,7 +72,7 @@ def test_each_chat_keeps_its_policy_and_sends_it(qtbot, make_page, history: Hist
     assert (sent[1].chat, sent[1].overflow) == (page.chat_id, "stop")
     page.settings.overflow.chosen.emit("drop_middle")
     page.open_chat(first)
-    page._open_settings()
+    page.dialogs.open_settings()
     assert page.settings.findChild(QPushButton, "overflow.window").isChecked()
     page.settings.findChild(QPushButton, "overflow.drop_middle").click()
     assert page.settings._overflow_meaning.text() == MEANINGS["drop_middle"]
@@ -146,7 +146,7 @@ def test_a_full_context_is_marked_and_another_policy_offered(qtbot, make_page, m
     ask(qtbot, page, "and now")
     assert sent[0].overflow == "drop_middle"
     opened: list[bool] = []
-    monkeypatch.setattr(page, "_open_settings", lambda: opened.append(True))
+    monkeypatch.setattr(page.dialogs, "open_settings", lambda: opened.append(True))
     again = page.transcript.view(view.message.id)
     assert again is not None
     again._footer.show_actions(True, ("overflow",))

@@ -101,7 +101,7 @@ def test_what_opens_over_the_window_stays_on_a_small_screen(qtbot, qapp, program
             "tiny", ModelSettings(), program.store.settings, Offers(["auto"], {}, None, []), True, program.theme, window
         ),
     ]
-    program.chat._open_settings()
+    program.chat.dialogs.open_settings()
     for dialog in (*dialogs, settings):
         dialog.show()
         qapp.processEvents()

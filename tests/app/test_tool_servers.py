@@ -84,7 +84,7 @@ def press(qtbot, dialog: ServersDialog, name: str) -> None:
 def test_a_chat_has_the_tools_of_the_servers_that_are_chosen(qtbot, page: ChatPage, asked) -> None:
     choice = page.settings.tools
     assert choice.title == OFF
-    page._open_settings()
+    page.dialogs.open_settings()
     qtbot.waitUntil(lambda: "files" in actions(choice))
     assert [request.servers for name, request in asked if name == "mcp.list"] == [[]], "none is connected to"
     actions(choice)["files"].trigger()

@@ -40,7 +40,7 @@ class Sending(QObject):
     ) -> None:
         super().__init__(parent)
         self._link, self._session, self._loads = link, session, loads
-        self._composer, self._waits, self._news = composer, waits, news
+        self._composer, self.waits, self._news = composer, waits, news
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
         self._said: tuple[str, Callable[[], bool]] = "", bool
@@ -148,7 +148,7 @@ class Sending(QObject):
         """Nothing is measured any more: ask what waited for that."""
         if self._held:
             self._held = False
-            self._waits.say(WAITS)
+            self.waits.say(WAITS)
             self._send_queued()
 
     def _typed(self, text: str) -> str:
@@ -157,7 +157,7 @@ class Sending(QObject):
 
     def _hold(self, text: str) -> None:
         self._held = True
-        self._waits.say(WAITS_FOR_LAB)
+        self.waits.say(WAITS_FOR_LAB)
         self._send(text, False)
 
     def _send(self, text: str, ready: bool) -> None:
@@ -205,7 +205,7 @@ class Sending(QObject):
             self._said = "", bool
             self._news.forget(sentence)
         self._composer.set_streaming(self._session.streaming)
-        self._waits.setVisible(bool(self._session.queued))
+        self.waits.setVisible(bool(self._session.queued))
         self._composer.set_reason(self.reason, self.queues)
         self.changed.emit()
 
