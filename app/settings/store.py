@@ -77,8 +77,40 @@ class RememberedState(msgspec.Struct, frozen=True, kw_only=True):
     """QWidget.saveGeometry(), base64."""
 
 
-class UserSettings(RememberedState, frozen=True, kw_only=True):
-    """Settings of the user. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
+class LoadingSettings(RememberedState, frozen=True, kw_only=True):
+    """How models are loaded. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
+
+    memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+    context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
+    device: DeviceName = "auto"
+    quantise: Quantise = "none"
+    draft: bool = True
+    unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
+    """Minutes without a request after which the model is unloaded; 0: never."""
+    models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
+    """By the path of the model."""
+
+    def load_options(self, path: str = "") -> LoadOptions:
+        """Return the options that load the model at ``path``; "": a model without settings of its own."""
+        own = self.of(path)
+        return LoadOptions(
+            memory=self.memory,
+            context=own.context or self.context,
+            device=own.device or self.device,
+            quantise=own.quantise or self.quantise,
+        )
+
+    def draft_of(self, path: str) -> str | None:
+        """The draft of the model at ``path`` as a Load names it."""
+        own = self.of(path).draft
+        return own if own is not None else None if self.draft else ""
+
+    def of(self, path: str) -> ModelSettings:
+        return self.models.get(path, ModelSettings())
+
+
+class UserSettings(LoadingSettings, frozen=True, kw_only=True):
+    """Settings of the user, each a key of the file under its own name."""
 
     theme: Mode = "system"
     text_scale: Annotated[float, Meta(ge=0.8, le=2.0)] = 1.0
@@ -87,13 +119,6 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     """A key of app.language.LANGUAGES from the next start on; "": the computer's."""
     simple: bool = False
     """Only chats and models are shown, not what measures and explains."""
-    memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None
-    context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
-    device: DeviceName = "auto"
-    quantise: Quantise = "none"
-    draft: bool = True
-    unload_after: Annotated[int, Meta(ge=0, le=1440)] = 0
-    """Minutes without a request after which the model is unloaded; 0: never."""
     notify: bool = True
     """What ended while the window was not in front is told by the desktop."""
     notify_after: Annotated[int, Meta(ge=1, le=3600)] = 20
@@ -115,26 +140,6 @@ class UserSettings(RememberedState, frozen=True, kw_only=True):
     keys: dict[Annotated[str, Meta(max_length=80)], Annotated[str, Meta(max_length=80)]] = {}
     """The keys that the person chose for commands, by their names (app/shortcuts.py); "" for none."""
     presets: dict[PresetName, Preset] = {}
-    models: dict[Annotated[str, Meta(max_length=4096)], ModelSettings] = {}
-    """By the path of the model."""
-
-    def load_options(self, path: str = "") -> LoadOptions:
-        """Return the options that load the model at ``path``; "": a model without settings of its own."""
-        own = self.of(path)
-        return LoadOptions(
-            memory=self.memory,
-            context=own.context or self.context,
-            device=own.device or self.device,
-            quantise=own.quantise or self.quantise,
-        )
-
-    def draft_of(self, path: str) -> str | None:
-        """The draft of the model at ``path`` as a Load names it."""
-        own = self.of(path).draft
-        return own if own is not None else None if self.draft else ""
-
-    def of(self, path: str) -> ModelSettings:
-        return self.models.get(path, ModelSettings())
 
 
 class SettingsStore(QObject):
