@@ -107,7 +107,8 @@ def _paint(theme: Theme, app: QApplication) -> None:
 
 def build(theme: Theme) -> str:
     """The application's style sheet for the theme's present tokens and text scale."""
-    return "\n".join((_text(theme), _surfaces(theme), _buttons(theme), _inputs(theme), _containers(theme)))
+    parts = _text(theme), _surfaces(theme), _buttons(theme), _inputs(theme), _containers(theme)
+    return "\n".join((*parts, _edges(theme) if theme.edged else ""))
 
 
 def _text(theme: Theme) -> str:
@@ -216,6 +217,34 @@ def _buttons(theme: Theme) -> str:
     *[kind="segment"]:disabled {{ color: {theme.tint("mute", 0.5, "raised")}; }}
     QPushButton[kind="choice"] {{ padding: 4px 6px; font-size: {theme.px(CAPTION_PX)}px; }}
     QPushButton::menu-indicator, QToolButton::menu-indicator {{ width: 0; image: none; }}
+    """
+
+
+def _edges(theme: Theme) -> str:
+    """Edges of controls whose grounds alone are too faint, and grounds for what is chosen or has the focus. They come
+    after the rules that they change."""
+    t = theme.tokens
+    ground = theme.tint("accent", 0.2, "raised")
+    fields = ("QLineEdit", "QSpinBox", "QDoubleSpinBox", "QComboBox", 'QPlainTextEdit[field="true"]')
+    controls = ", ".join(("QPushButton", "QToolButton", *fields))
+    focused = ", ".join(f"{each}:focus" for each in ("QPushButton", "QToolButton", '*[kind="quiet"]', *fields))
+    return f"""
+    {controls} {{ border-color: {t.line}; }}
+    QPushButton:hover, QToolButton:hover, *[kind="quiet"]:hover {{ border-color: {t.text}; }}
+    {focused} {{ border-color: {t.accent}; background: {ground}; }}
+    QAbstractSpinBox > QLineEdit, QAbstractSpinBox > QLineEdit:focus {{ background: transparent; border: none; }}
+    QPushButton[kind="primary"]:focus {{ border-color: {t.text}; background: {t.primary}; }}
+    QPushButton[kind="primary"]:disabled {{ border-color: {t.line}; }}
+    QFrame[segmented="true"] {{ border: 1px solid {t.line}; }}
+    *[kind="segment"] {{ border-color: transparent; }}
+    *[kind="segment"]:focus {{ border-color: {t.text}; background: {ground}; }}
+    *[kind="segment"]:checked {{ background: {t.primary}; color: {t.on_accent}; }}
+    *[kind="link"]:focus {{ background: transparent; }}
+    *[kind="tab"]:hover {{ border: none; border-bottom: 2px solid {t.line}; }}
+    *[kind="tab"]:focus {{ border: none; border-bottom: 2px solid {t.text}; background: {ground}; }}
+    *[kind="tab"]:checked {{ border-bottom: 2px solid {t.accent}; }}
+    QListView::item:selected {{ border: 1px solid {t.line}; padding: 5px 9px; }}
+    QScrollBar::handle {{ background: {t.line}; }}
     """
 
 

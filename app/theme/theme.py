@@ -136,6 +136,11 @@ class Theme(QObject):
         return self._look != "light"
 
     @property
+    def edged(self) -> bool:
+        """True if each control has an edge: in high contrast its ground alone does not tell where it is."""
+        return self._look == "contrast"
+
+    @property
     def tokens(self) -> Tokens:
         return _TOKENS[self._look]
 

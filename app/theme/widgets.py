@@ -230,10 +230,11 @@ class FillBar(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setPen(self._theme.color("line") if self._theme.edged else Qt.PenStyle.NoPen)
         whole = QRectF(self.rect())
         painter.setBrush(self._theme.color("raised"))
-        painter.drawRoundedRect(whole, 3, 3)
+        painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5) if self._theme.edged else whole, 3, 3)
+        painter.setPen(Qt.PenStyle.NoPen)
         if self.fraction > 0:
             painter.setBrush(self._theme.color(self.token))
             filled = max(6.0, whole.width() * min(1.0, self.fraction))

@@ -98,7 +98,12 @@ def test_high_contrast_is_a_dark_theme_of_its_own(qtbot, qapp):
         theme.set_mode("contrast")
     assert theme.tokens == CONTRAST
     assert theme.dark
-    assert CONTRAST.line in build(theme)
+    edge = (
+        f'QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox, QPlainTextEdit[field="true"] {{ border-color: {CONTRAST.line}'
+    )
+    assert edge in build(theme)
+    assert edge.replace(CONTRAST.line, DARK.line) not in build(Theme("dark"))
+    assert _contrast(CONTRAST.mute, theme.tint("accent", 0.2, "raised")) >= 7, "words on what has the focus"
     assert theme.palette().text().color() == QColor(CONTRAST.text)
 
 
