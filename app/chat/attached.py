@@ -127,7 +127,7 @@ def ahead_words(known: ReadAhead) -> str:
         return tr("Not read by meaning yet: {reason}", reason=known.reason)
     if known.over:
         return tr("Its passages can be found by meaning.")
-    return tr("Reading by meaning: {done:,} of {count:,} passages", done=known.done, count=known.total)
+    return tr("Reading by meaning: {done:,} of {count:,}", done=known.done, count=known.total)
 
 
 class _Chip(QFrame):

@@ -514,7 +514,7 @@
     </message>
     <message>
         <source>Its passages can be found by meaning.</source>
-        <translation>Abschnitte sind nach Bedeutung auffindbar.</translation>
+        <translation>Nach Bedeutung auffindbar.</translation>
     </message>
     <message>
         <source>Its passages could not be searched, so its beginning was sent. ({reason})</source>
@@ -832,7 +832,7 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Einmal gelesen, behalten: {saved:,} Token kamen in {times:,} Antworten aus dem Cache</translation>
     </message>
     <message>
-        <source>Reading by meaning: {done:,} of {count:,} passages</source>
+        <source>Reading by meaning: {done:,} of {count:,}</source>
         <translation>Nach Bedeutung gelesen: {done:,} von {count:,}</translation>
     </message>
     <message>
