@@ -39,8 +39,9 @@ SHORT = [(5, 1, False), (70, 1, False), (0, 1, False)]
         ("dense", 16, SHORT, AttnSpec(0.125, 20, 1.5)),
         ("dense", 2, [(40, 2, False)], SPEC),
         ("wide", 3, SHORT, SPEC),
-        ("int8", 3, SHORT, AttnSpec(0.125, None, 50.0)),  # without a cap it has a kernel of its own where it is apart
-        ("int4", 3, SHORT, SPEC),
+        # Without a cap these have kernels of their own where they are apart.
+        ("int8", 3, SHORT, AttnSpec(0.125, None, 50.0)),
+        ("int4", 3, SHORT, AttnSpec(0.125, None, 50.0)),
     ],
 )
 def test_the_last_split_merges(kind: str, splits: int, shapes: list[tuple[int, int, bool]], spec: AttnSpec) -> None:
