@@ -108,7 +108,7 @@ class TritonAttention(AttentionBackend):
         if batch.host.max_rows != 1 or batch.ancestors is not None or per_kv > launch.DECODE_ROWS:
             return "a sequence has more than one new row, which other programs read"
         if launch.rather_few(q, kv, spec, batch):
-            return "over so many keys the kernel that only attends is faster"
+            return "over this many keys the kernel that only attends is faster"
         if k.rest or v.rest or q.stride(2) != 1 or not (q.is_meta or q.data_ptr() % 16 == 0):
             return f"it has no heads of {kv.k_dim} and {kv.v_dim}, or they do not lie as it reads them"
         return trial.writes_wrongly(_traits(q, kv, spec, 0 if rope is None else rope.width), q.device)

@@ -55,6 +55,8 @@ NIBBLES_GROUP = 32
 NIBBLE_KEYS, NIBBLE_NUMBERS = 64, 1 << 13
 """As BYTE_KEYS and BYTE_NUMBERS, for nibble_kernels.py: a program is one warp, since its products with values have 16
 rows and as many columns, which several would all compute."""
+NIBBLE_ROWS = 8
+"""As DECODE_ROWS, for nibble_kernels.py: 16 rows would have more sums than a thread has registers."""
 FEW_KEYS: dict[str, int] = {"int8": 1 << 18, "int4": 1 << 16}
 """Keys of a layer, of all sequences and heads, from which on a kernel for a few rows is faster where memory is,
 although it neither writes nor merges: what an H200 then saves is the time of two more kernels. Estimates, too."""
@@ -188,10 +190,10 @@ def few_kernel(
     """The kernel for a few rows that serves; "": none, as where heads have not 2^n channels."""
     plain = spec.window is None and spec.softcap is None and batch.ancestors is None and first is None and stop is None
     width = kv.k_dim
-    least = 32 if kv.kind == "int8" else 2 * NIBBLES_GROUP
+    least, most = (32, DECODE_ROWS) if kv.kind == "int8" else (2 * NIBBLES_GROUP, NIBBLE_ROWS)
     whole = width == kv.v_dim == power_of_two(width) and least <= width <= 256
     packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    if not plain or not whole or packed_rows > DECODE_ROWS:
+    if not plain or not whole or packed_rows > most:
         return ""
     return cast(Few, kv.kind) if kv.kind in ("int8", "int4") else ""
 
@@ -372,7 +374,7 @@ def _plan_of_few(
         pairs = kv.k_dim // (2 * NIBBLES_GROUP)
         own = {"PAIRS": pairs, "HALF": NIBBLES_GROUP // 2, "ASM": NIBBLES if inline else ""}
         own |= {"UNIT": NIBBLES_UNIT if inline else 1.0}
-        own |= {"BM": 8 if _packed(batch, per_kv, kv.kv_heads)[0] <= 8 else cut.rows}
+        own |= {"BM": NIBBLE_ROWS}
     keywords = {
         "GROUP": per_kv,
         **own,

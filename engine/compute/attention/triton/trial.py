@@ -85,6 +85,8 @@ def compare(
     for bits in ((4, 4), (2, 2)) if kind == "kivi" else ((16, 16),):
         for sequences, is_tree in [
             *((shape, False) for shape in shapes),
+            # More rows than the kernel of its own has, which the other one serves with its tile for decoding.
+            *([([(300, max(1, launch.DECODE_ROWS // traits.per_kv))], False)] if kind == "int4" else []),
             *([([(50, len(TREE))], True)] if traits.tree else []),
         ]:
             batch = batch_of(sequences, is_tree)
