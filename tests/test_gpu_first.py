@@ -153,8 +153,8 @@ def part(figures: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def cuts(**microseconds: float) -> dict[str, Any]:
-    named = {"served": "served", "two": decisions.SLICES[2], "four": decisions.SLICES[4], "strip": "Strip(8, 16, 8, 2)",
-             "ring": "Ring(8, 16, 8, 4)"}  # fmt: skip
+    named = {"served": "served", "two": decisions.SLICES[2], "four": decisions.SLICES[4],
+             "strip": "StripCut(8, 16, 8, 2)", "ring": "RingCut(8, 16, 8, 4)"}  # fmt: skip
     return {named[name]: {"microseconds": value} for name, value in microseconds.items()}
 
 

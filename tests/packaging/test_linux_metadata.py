@@ -37,7 +37,7 @@ def test_menu_entry_is_valid(written: Path) -> None:
 
 
 def test_window_belongs_to_the_menu_entry(written: Path) -> None:
-    named = re.search(r'setDesktopFileName\("([^"]+)"\)', (ROOT / "app" / "program.py").read_text(encoding="utf-8"))
+    named = re.search(r'setDesktopFileName\("([^"]+)"\)', (ROOT / "app" / "start.py").read_text(encoding="utf-8"))
     assert named is not None
     entry = (written / "applications" / f"{named[1]}.desktop").read_text(encoding="utf-8")
     assert f"StartupWMClass={named[1]}\n" in entry
