@@ -13,7 +13,8 @@ import pytest
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app import log as log_file
-from app import paths, preflight, single, start
+from app import paths, preflight, program, single, start
+from app.history.schema import HistoryUnusableError
 from app.single import SingleInstance, UnansweredError
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +154,35 @@ def test_a_second_start_without_an_answer_fails(qapp, monkeypatch, capsys):
     monkeypatch.setattr(start, "Application", lambda _: qapp)
     assert start.run(["kvasir"], time.perf_counter()) == 1
     assert "(process 7)" in capsys.readouterr().err
+
+
+def test_the_engine_starts_first_and_ends_where_the_window_does_not_come(qapp, monkeypatch, tmp_path, capsys):
+    done = []
+
+    class Link:
+        def __init__(self, command):
+            done.append(command)
+
+        def start(self):
+            done.append("started")
+
+        def shutdown(self):
+            done.append("ended")
+
+    def refuse(*_, **__):
+        done.append("window")
+        raise HistoryUnusableError("A later version wrote the history.")
+
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path))
+    monkeypatch.setattr(start, "Application", lambda _: qapp)
+    monkeypatch.setattr(start, "EngineLink", Link)
+    monkeypatch.setattr(program, "WindowProgram", refuse)
+    try:
+        assert start.run(["kvasir"], time.perf_counter(), ["engine"]) == 1
+    finally:
+        start.log_file.stop()
+    assert done == [["engine"], "started", "window", "ended"]
+    assert "A later version wrote the history." in capsys.readouterr().err
 
 
 def test_of_two_that_start_at_once_one_is_the_first(qtbot, tmp_path, monkeypatch):
