@@ -56,6 +56,7 @@ from app.window.wirings.model import ModelWiring
 from app.window.wirings.palette import PaletteWiring
 from app.window.wirings.passages import PassagesWiring
 from app.window.wirings.preset import PresetWiring
+from app.window.wirings.quick import QuickWiring
 from app.window.wirings.server import ServerWiring
 from app.window.wirings.switch import SwitchWiring
 from app.window.wirings.why import WhyWiring
@@ -197,6 +198,7 @@ class WindowProgram:
         ServerWiring(link, self.server, window)
         self.desktop = Desktop(window, app_icon(), window)
         DesktopWiring(store, self.desktop, window, self.history, self.library)
+        self.quick = QuickWiring(store, self.desktop, settings_page, window, self.theme)
         loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
         for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
             asked.connect(loading.open)
@@ -315,6 +317,7 @@ class WindowProgram:
         self.closed = True
         self.leaving.stop()
         self._later.stop()
+        self.quick.close_down()
         self.window.presence.leave()
         self.gpu_wiring.close_down()
         self.library.close_down()

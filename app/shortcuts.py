@@ -63,6 +63,7 @@ TABLE = (
     Shortcut("show_settings", "Ctrl+,", tr("Go to Settings"), _WINDOW),
     Shortcut("show_help", "F1", tr("Go to Help"), _WINDOW),
     Shortcut("show_shortcuts", "Ctrl+/", tr("Keyboard shortcuts"), _WINDOW),
+    Shortcut("quick_chat", "", tr("Quick chat: a small window over all others"), _WINDOW),
     Shortcut("show_log", "", tr("Log"), _WINDOW),
     Shortcut("show_about", "", tr("About Kvasir, and licences"), _WINDOW),
     Shortcut("open_file", "", tr("Open a model file"), _MODEL),

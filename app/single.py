@@ -46,13 +46,16 @@ class Greeting(msgspec.Struct):
     path: str = ""
     """The model to open, absolute; "" for none."""
     activation: str = ""
+    quick: bool = False
+    """The quick chat is wanted, and not the window."""
 
 
 class SingleInstance(QObject):
     """Single instance of the program for the data folder ``data``. ``raised`` is emitted in the first instance when
-    another one starts, with the path of the model it was given."""
+    another one starts, with the path of the model it was given; ``quick_asked`` if that was to open the quick chat."""
 
     raised = Signal(str)
+    quick_asked = Signal()
 
     def __init__(self, data: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -62,8 +65,9 @@ class SingleInstance(QObject):
         self._server: QLocalServer | None = None
         self._talking: list[QLocalSocket] = []
 
-    def acquire(self, path: str = "") -> bool:
-        """True for the first instance; False when another one runs, which now comes to the front and opens ``path``.
+    def acquire(self, path: str = "", quick: bool = False) -> bool:
+        """True for the first instance; False when another one runs, which now comes to the front and opens ``path``, or
+        opens its ``quick`` chat.
 
         Raises UnansweredError.
         """
@@ -72,7 +76,7 @@ class SingleInstance(QObject):
             if self._lock.error() is not QLockFile.LockError.LockFailedError:
                 log.warning("cannot lock %s", self._data / LOCK)  # whoever opens the history there says why
                 return True
-            if self._greet_first(path, until):
+            if self._greet_first(Greeting(path, os.environ.get(_ACTIVATION, ""), quick), until):
                 return False
             if time.monotonic() >= until:
                 raise UnansweredError(self._unanswered())
@@ -105,14 +109,14 @@ class SingleInstance(QObject):
             folder=self._data,
         )
 
-    def _greet_first(self, path: str, until: float) -> bool:
-        """Send the path to the first instance and return True if it answered."""
+    def _greet_first(self, words: Greeting, until: float) -> bool:
+        """Send this to the first instance and return True if it answered."""
         try:
             address = read_small(self._data / ADDRESS, MOST_BYTES).decode()
         except UNREADABLE:  # it does not listen yet
             return False
         socket, loop = QLocalSocket(), QEventLoop()
-        greeting = msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))) + b"\n"
+        greeting = msgspec.json.encode(words) + b"\n"
         socket.connected.connect(lambda: socket.write(greeting))
         socket.readyRead.connect(loop.quit)
         socket.disconnected.connect(loop.quit)
@@ -160,7 +164,10 @@ class SingleInstance(QObject):
             socket.disconnectFromServer()
             if greeting.activation:
                 os.environ[_ACTIVATION] = greeting.activation
-            self.raised.emit(greeting.path)
+            if greeting.quick:
+                self.quick_asked.emit()
+            else:
+                self.raised.emit(greeting.path)
 
 
 def _places(data: Path) -> list[str]:

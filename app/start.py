@@ -25,6 +25,8 @@ from engine.base.collector import no_collection
 
 log = logging.getLogger(__name__)
 
+QUICK = "--quick"
+"""Argument that opens the quick chat (engine/doors/cli/window.py knows it, too)."""
 _UNSEEN = ("offscreen", "minimal")
 """Platforms without a screen, where nobody could close a box."""
 
@@ -44,7 +46,8 @@ def run(arguments: Sequence[str], started: float, engine: Sequence[str] | None =
         single = SingleInstance(paths.data_dir())
         # Those that Qt has left of ours: on Windows its list begins with the interpreter's own.
         model = path_of([argument for argument in app.arguments() if argument in arguments[1:]])
-        if not single.acquire(model):
+        quick = QUICK in arguments
+        if not single.acquire(model, quick):
             return 0
         log_path = log_file.start(paths.log_dir())
         # The engine takes seconds to start: it begins before the modules of the window are imported.
@@ -64,10 +67,13 @@ def run(arguments: Sequence[str], started: float, engine: Sequence[str] | None =
     program.window.painted.connect(lambda: log.info("window visible after %.2f s", time.perf_counter() - started))
     for asked in (single.raised, app.file_opened):
         asked.connect(program.raise_for)
+    single.quick_asked.connect(program.quick.open)
     signals = _SignalExit(app)
     if model:
         program.opener.open(model)
     program.window.show()
+    if quick:
+        program.quick.open()
     try:
         return app.exec()
     finally:

@@ -29,7 +29,7 @@ from app.chat.settings.tools import ChatTools
 from app.chat.side_by_side.asking import AskingSeveral
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript.actions import MessageActions
-from app.chat.transcript.stats import loading_model, reading_prompt
+from app.chat.transcript.shown import ShownBranch
 from app.chat.transcript.transcript import Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
 from app.dropped import files_in
@@ -240,7 +240,6 @@ class ChatPage(FocusFirst):
     def _connect_parts(self) -> None:
         session = self.session
         self.transcript.acted.connect(self.message_actions.act)
-        self.transcript.decided.connect(session.decide)
         session.tools.failed.connect(self.news.complain)
         self.message_actions.overflow_asked.connect(self.dialogs.choose_overflow)
         self.message_actions.branches_asked.connect(self.dialogs.show_branches)
@@ -254,7 +253,6 @@ class ChatPage(FocusFirst):
         self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self.dialogs.open_settings)
         switched(self.header.tint, self.tint_changed.emit)
-        self.loads.changed.connect(self._on_loading)
         self.settings.changed.connect(session.set_settings)
         self.settings.refused.connect(self.news.complain)
         self.settings.overflow_changed.connect(session.set_overflow)
@@ -264,33 +262,14 @@ class ChatPage(FocusFirst):
     def _connect_session(self) -> None:
         session = self.session
         session.folder.changed.connect(self._show_folder)
-        session.opened.connect(self._on_opened)
-        session.changed.connect(self._show_branch)
-        session.settings_changed.connect(self.prompt_changed)
-        session.asked.connect(self.clear_found)
-        session.asked.connect(self.transcript.scroll_to_end)
+        for signal in (session.opened, session.asked):
+            signal.connect(self.clear_found)
+        ShownBranch(session, self.loads, self.transcript)
+        session.opened.connect(lambda: self.chat_changed.emit(self.chat_id))
+        for signal in (session.opened, session.changed, session.settings_changed):
+            signal.connect(self.prompt_changed)
         session.saved.connect(self.chat_changed)
-        session.updated.connect(self.transcript.update_message)
-        self.answers.grown.connect(self._on_grown)
-        self.answers.waiting.connect(self._on_waiting)
-        self.answers.preparing.connect(self.transcript.wait)
         self.sending.changed.connect(self._show_state)
-
-    def _on_opened(self) -> None:
-        self.clear_found()
-        self.transcript.show_path([], self.session.talk.branch)
-        self._show_branch()
-        self.transcript.scroll_to_end()
-        self.chat_changed.emit(self.chat_id)
-
-    def _show_branch(self) -> None:
-        """The shown branch, or where it ends, changed."""
-        talk = self.session.talk
-        session = self.session
-        beside = len(session.side_by_side)
-        saved = session.cache_savings
-        self.transcript.show_path(session.shown, talk.branch, session.queued, session.calls, saved, beside)
-        self.prompt_changed.emit()
 
     def _show_state(self) -> None:
         """Show what can be asked of which model, or the reason nothing can."""
@@ -306,16 +285,3 @@ class ChatPage(FocusFirst):
         """The documents of the folder that the next question is asked with."""
         talk, folder = self.session.talk, self.session.folder
         self.composer.folder.show_folder(folder.folder, folder.documents, talk.chat.left_out, not talk.saved)
-
-    def _on_grown(self, message_id: str) -> None:
-        if message_id in self.session.ends:
-            self.transcript.stream(message_id, lambda: self.session.snapshot(message_id))
-
-    def _on_waiting(self, message_id: str, done: int, total: int) -> None:
-        self.transcript.wait(message_id, reading_prompt(done, total))
-
-    def _on_loading(self) -> None:
-        """An answer that was asked for while the model was unloaded waits for it."""
-        loading = self.loads.loading
-        for message_id in self.session.ends if self.session.streaming else ():
-            self.transcript.wait(message_id, loading_model(loading) if loading is not None else "")

@@ -2,114 +2,32 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QShowEvent
+from PySide6.QtCore import QSize, Qt, QTimer
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import (
     QDialog,
     QGridLayout,
     QHBoxLayout,
-    QKeySequenceEdit,
     QLabel,
     QMessageBox,
     QPushButton,
-    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
-from app.commands.keymap import Keymap, native
+from app.commands.keymap import Keymap
 from app.language import tr
 from app.shortcuts import Shortcut
+from app.theme.keys import HOW, KeyCell, native
 from app.theme.question import ask
 from app.theme.room import Scrolled, room_of
-from app.theme.widgets import button_text, caption, fill, named, say, tip
+from app.theme.widgets import caption, fill, named, say, tip
 
-NONE = tr("None", "no keys")
-HOW = tr("Press the new keys. Backspace takes them away, Esc leaves them as they are.")
 _LETTERS, _LEAST_LETTERS = 44, 22
 """Letters of a command's words that stand in one line where there is room, and at least."""
 _AIR_PX = 12
 """Pixels above and below a row's words together, as in a button."""
 INTRODUCTION = tr("Click the keys of a command to choose others.")
-
-
-class KeyField(QKeySequenceEdit):
-    """``pressed``: the keys that the person pressed as portable text, "" for none; ``left``: nothing is changed."""
-
-    pressed = Signal(str)
-    left = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setMaximumSequenceLength(1)
-        self.editingFinished.connect(self._on_finished)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        alone = not event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
-        if alone and event.key() == Qt.Key.Key_Escape:
-            self.left.emit()
-        elif alone and event.key() in (Qt.Key.Key_Backspace, Qt.Key.Key_Delete):
-            self.pressed.emit("")
-        else:
-            super().keyPressEvent(event)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.left.emit()
-
-    def _on_finished(self) -> None:
-        if keys := self.keySequence().toString():
-            self.pressed.emit(keys)
-
-
-class KeyCell(QStackedWidget):
-    """The keys of one command: a button that shows them, and the field in its place while others are pressed."""
-
-    asked = Signal()
-    """The field waits for keys."""
-    pressed = Signal(str)
-    left = Signal()
-
-    def __init__(self, entry: Shortcut) -> None:
-        super().__init__()
-        self._entry = entry
-        self.button = named(QPushButton(), f"keys.{entry.action}", clicked=self._ask)
-        self.addWidget(self.button)
-        self._field: KeyField | None = None
-
-    def show_keys(self, keys: str) -> None:
-        self.button.setText(button_text(keys or NONE))
-        self.button.setAccessibleName(tr("Keys of “{command}”: {keys}", command=self._entry.words, keys=keys or NONE))
-
-    def _ask(self) -> None:
-        field = self._field = named(
-            KeyField(), "keys.field", title=tr("New keys of “{command}”", command=self._entry.words)
-        )
-        field.pressed.connect(self._on_pressed)
-        field.left.connect(self._on_left)
-        self.addWidget(field)
-        self.setCurrentWidget(field)
-        field.setFocus()
-        self.asked.emit()
-
-    def _on_pressed(self, keys: str) -> None:
-        self._end()
-        self.pressed.emit(keys)
-
-    def _on_left(self) -> None:
-        self._end()
-        self.left.emit()
-
-    def _end(self) -> None:
-        field, self._field = self._field, None
-        if field is not None:
-            field.blockSignals(True)
-            had = field.hasFocus()
-            self.setCurrentWidget(self.button)
-            if had:
-                self.button.setFocus()
-            self.removeWidget(field)
-            field.deleteLater()
 
 
 class ShortcutsDialog(QDialog):
@@ -150,7 +68,7 @@ class ShortcutsDialog(QDialog):
             grid.setRowMinimumHeight(row, self.fontMetrics().lineSpacing() + _AIR_PX)
             fill(grid, (QLabel(entry.words, wordWrap=True), row, 0))
             if entry.action:
-                cell = KeyCell(entry)
+                cell = KeyCell(entry.action, entry.words)
                 cell.asked.connect(self._on_asked)
                 cell.left.connect(self._say)
                 cell.pressed.connect(lambda keys, entry=entry: self._want(entry, keys))

@@ -5,29 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QKeySequence
 
 from app.language import tr
 from app.settings.store import SettingsStore
 from app.shortcuts import Shortcut
-
-_STANDARD = {
-    tr("{keys} copies text in every field."): ("Copy",),
-    tr("{keys} cuts text out in every field."): ("Cut",),
-    tr("{keys} pastes in every field."): ("Paste",),
-    tr("{keys} undoes what was typed in every field."): ("Undo",),
-    tr("{keys} does again what was undone in every field."): ("Redo",),
-    tr("{keys} chooses the whole text in every field."): ("SelectAll",),
-    tr("{keys} moves the text cursor in every field."): (
-        *("MoveToNextWord", "MoveToPreviousWord", "MoveToStartOfDocument", "MoveToEndOfDocument"),
-        *("SelectNextWord", "SelectPreviousWord", "SelectStartOfDocument", "SelectEndOfDocument"),
-    ),
-    tr("{keys} deletes text in every field."): ("DeleteStartOfWord", "DeleteEndOfWord"),
-}
-"""Keys that every field for text has, by the sentence on what they do there."""
-_ALONE = (Qt.Key.Key_F1, Qt.Key.Key_F35)
-"""Keys that are of use without Ctrl or Alt: the first and the last of them."""
+from app.theme.keys import native, unusable
 
 
 class Ruling(NamedTuple):
@@ -87,7 +71,7 @@ class Keymap(QObject):
                 return Ruling(
                     tr("{keys} is “{command}” and cannot be changed.", keys=native(keys), command=entry.words)
                 )
-        if why := _unusable(keys):
+        if why := unusable(keys):
             return Ruling(why)
         for other, held in self._keys.items():
             if any(_same(keys, each) for each in held):
@@ -131,7 +115,7 @@ class Keymap(QObject):
         taken = {_portable(entry.keys) for entry in self.table if not entry.action}
         for action in self._entries:
             keys = _portable(own.get(action, ""))
-            if keys and keys not in taken and not _unusable(keys):
+            if keys and keys not in taken and not unusable(keys):
                 chosen[action] = (keys,)
                 taken.add(keys)
             elif action in own:
@@ -142,33 +126,9 @@ class Keymap(QObject):
             self._keys[action] = chosen.get(action, tuple(usual))
 
 
-def native(keys: str) -> str:
-    """Keys as this system writes them."""
-    return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
-
-
 def _portable(keys: str) -> str:
     return QKeySequence(keys).toString()
 
 
 def _same(one: str, other: str) -> bool:
     return bool(_portable(one)) and _portable(one) == _portable(other)
-
-
-def _unusable(keys: str) -> str:
-    """Reason, as a sentence, that no command can have these keys; "" if one can."""
-    sequence = QKeySequence(keys)
-    if sequence.count() != 1 or not sequence.toString():
-        return tr("Only a single combination of keys can be used.")
-    combination = sequence[0]  # type: ignore[index]
-    key, modifiers = combination.key(), combination.keyboardModifiers()
-    for does, names in _STANDARD.items():
-        standard = (getattr(QKeySequence.StandardKey, name) for name in names)
-        if any(sequence in QKeySequence.keyBindings(each) for each in standard):
-            return does.format(keys=native(keys))
-    commands = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
-    if not modifiers & commands and not _ALONE[0] <= key <= _ALONE[1]:
-        return tr(
-            "{keys} alone is needed for typing. Hold Ctrl or Alt as well, or use a function key.", keys=native(keys)
-        )
-    return ""

@@ -27,6 +27,7 @@ from app.settings.columns import COLUMN_PX, GAP_PX, SettingColumns
 from app.settings.passages import EmbeddingChoice
 from app.settings.rows import DEFAULTS, SettingRow, SettingSection, has
 from app.settings.store import SettingsStore, UserSettings
+from app.theme.keys import HOW, KeyCell, native, unusable
 from app.theme.numbers import Fraction, WholeNumber
 from app.theme.question import ask
 from app.theme.room import scrolling
@@ -241,6 +242,29 @@ class SettingsPage(FocusFirst):
         self._add(SettingRow(tr("Icon in the tray"), about, tray, ("tray",), show_tray))
         about = tr("The command Quit ends it.")
         self._add(SettingRow(tr("Closing the window leaves Kvasir in the tray"), about, close, ("close_to_tray",)))
+        self._quick, self._quick_state = caption(name="settings.quick"), ""
+        self._quick.hide()
+        quick = KeyCell("quick", tr("Quick chat"))
+        quick.asked.connect(lambda: say(self._quick, HOW))
+        quick.left.connect(lambda: self.tell_quick(self._quick_state))
+        quick.pressed.connect(self._choose_quick)
+        about = tr("A small window for a question opens with these keys over whatever is in front.")
+        row = tr("Keys for the quick chat, whichever window is in front"), about, quick, ("quick_keys",)
+        self._add(SettingRow(*row, lambda now: quick.show_keys(native(now.quick_keys))))
+        self._sections[-1].column.addWidget(self._quick)
+
+    def tell_quick(self, sentence: str) -> None:
+        """Say below the keys of the quick chat why they do not work, or others do; "": nothing is to be said."""
+        self._quick_state = sentence
+        say(self._quick, sentence)
+
+    def _choose_quick(self, keys: str) -> None:
+        why = unusable(keys) if keys else ""
+        if why:
+            say(self._quick, why)
+        else:
+            self.tell_quick(self._quick_state)
+            self._set(quick_keys=keys)
 
     def _engine(self) -> None:
         self._section(tr("Engine"), right=True)
@@ -349,7 +373,8 @@ class SettingsPage(FocusFirst):
         found = sum([section.search(words, self._theme) for section in self._sections])
         pack = has(f"{_GPU_WORDS} {english(_GPU_WORDS)}", words)
         self.gpu.setVisible(pack)
-        self._computing.setVisible(bool(self._computing.text()) and not words)
+        for said in (self._computing, self._quick):
+            said.setVisible(bool(said.text()) and not words)
         found += pack
         counted = plural("1 setting found.", "{n} settings found.", found) if found else NOTHING
         say(self.found, counted if words else "")

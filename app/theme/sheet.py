@@ -163,6 +163,7 @@ def _surfaces(theme: Theme) -> str:
     QFrame[card="code"] {{ background: {theme.code_background}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="notice"] {{ background: {theme.tint("accent", 0.12, "panel")}; border: none; }}
     QFrame[card="palette"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 12px; }}
+    QFrame[card="window"] {{ background: {t.panel}; border: 1px solid {t.line}; }}
     QFrame[card="tip"] {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="bad"] {{ background: {theme.tint("bad", 0.14, "panel")}; border: none; }}
     """

@@ -21,6 +21,8 @@ class Desktop(QObject):
     show_asked = Signal()
     """The person wants the window, or to hide it."""
     new_chat_asked = Signal()
+    quick_asked = Signal()
+    """The person wants the quick chat."""
     quit_asked = Signal()
 
     def __init__(self, window: QWidget, picture: QIcon, parent: QObject) -> None:
@@ -85,6 +87,7 @@ class Desktop(QObject):
         entries = (
             ("show", tr("Show or hide Kvasir"), self.show_asked),
             ("new", tr("New chat"), self.new_chat_asked),
+            ("quick", tr("Quick chat"), self.quick_asked),
             ("quit", tr("Quit"), self.quit_asked),
         )
         for name, title, asked in entries:

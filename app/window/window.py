@@ -47,6 +47,8 @@ class MainWindow(QWidget):
     """``painted`` is emitted once, after the window has first been painted."""
 
     painted = Signal()
+    quick_asked = Signal()
+    """The person wants the quick chat."""
     left = Signal()
     """It was closed, and the program ends."""
     CHAT, MODELS, LAB, SERVER, HELP, SETTINGS = range(6)
@@ -245,6 +247,7 @@ class MainWindow(QWidget):
                 "show_settings": lambda: self.show_page(self.SETTINGS),
                 "show_help": lambda: self.show_page(self.HELP),
                 "show_shortcuts": self.dialogs.show_shortcuts,
+                "quick_chat": self.quick_asked.emit,
                 "show_log": self.dialogs.show_log,
                 "show_about": self.dialogs.show_about,
                 "open_file": self.bar.selector.open_file,

@@ -114,12 +114,15 @@ class Stage:
             "palette": lambda: (window.show_page(window.CHAT), window.dialogs.show_palette()),
             "shortcuts": window.dialogs.show_shortcuts,
             "log": window.dialogs.show_log,
+            "quick chat": self._quick,
             "about": window.dialogs.show_about,
         }
 
     def reset(self) -> None:
         """Nothing open, no side shown."""
         self._sides = ()
+        if self.program.quick.chat is not None:
+            self.program.quick.chat.put_away()
         window = self.window
         for dialog in window.findChildren(QDialog):
             dialog.close()
@@ -139,7 +142,9 @@ class Stage:
 
     def shown(self) -> list[QWidget]:
         """The window and what is open over it."""
-        over = [each for each in (*self.window.findChildren(QDialog), self.chat.settings) if each.isVisible()]
+        quick = [self.program.quick.chat] if self.program.quick.chat is not None else []
+        found = (*self.window.findChildren(QDialog), self.chat.settings, *quick)
+        over = [each for each in found if each.isVisible()]
         return [self.window, *dict.fromkeys(over)]
 
     def fit(self, width: int, height: int) -> None:
@@ -184,6 +189,14 @@ class Stage:
 
     def _several(self) -> None:
         self.chat.several.choose()
+
+    def _quick(self) -> None:
+        """The small window with an answer in it."""
+        self.program.quick.open()
+        quick = self.program.quick.chat
+        quick.edit.setPlainText("hello")
+        quick.edit.submitted.emit()
+        wait(lambda: len(quick.transcript.views) == 2 and not self.chat.streaming)
 
     def _side_by_side(self) -> None:
         from app.chat.side_by_side.chooser import SeveralDialog

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 
-from app.commands.dialog import HOW, ShortcutsDialog
+from app.commands.dialog import ShortcutsDialog
 from app.commands.keymap import Keymap
 from app.commands.match import match
 from app.commands.palette import NOTHING, Palette
@@ -18,6 +18,7 @@ from app.language import tr
 from app.program import WindowProgram
 from app.settings.store import Preset, SettingsStore
 from app.shortcuts import TABLE, Shortcut
+from app.theme.keys import HOW
 from app.window.window import MainWindow
 from app.window.wirings.palette import NOW
 from tests.app.conftest import answer

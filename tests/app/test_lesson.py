@@ -72,7 +72,7 @@ def test_the_link_below_the_last_answer_opens_its_experiment(qtbot, start, state
     talk = program.chat.session.talk
     last = talk.last("assistant")
     talk.tree.put(last._replace(stats=msgspec.structs.replace(last.stats, usage=USAGE, timings=TIMINGS)))
-    program.chat._show_branch()
+    program.chat.session.changed.emit()
     program.chat.transcript.update_message(talk.last("assistant"))
     footer = program.chat.transcript.views[-1]._footer
     learn = footer._buttons["learn"]

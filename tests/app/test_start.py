@@ -147,7 +147,7 @@ def test_a_first_that_does_not_answer_is_named(qapp, tmp_path, monkeypatch, list
 
 
 def test_a_second_start_without_an_answer_fails(qapp, monkeypatch, capsys):
-    def refuse(self, path):
+    def refuse(self, path, quick):
         raise UnansweredError("Kvasir runs already (process 7) and does not answer.")
 
     monkeypatch.setattr(SingleInstance, "acquire", refuse)

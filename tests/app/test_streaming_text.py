@@ -149,15 +149,23 @@ def test_finished_blocks_keep_their_place_and_height_as_the_text_grows(message: 
     assert [type(block) for block in message.blocks] == kinds
 
 
-def test_the_text_that_grows_becomes_the_text_that_is_shown_later(transcript: Transcript, message: MessageView) -> None:
+def drawn_text(qtbot, message: MessageView) -> str:
+    """Text of the blocks once their formulas are drawn, which takes its turns."""
+    blocks = [block for block in message.blocks if isinstance(block, TextBlock)]
+    qtbot.waitUntil(lambda: not any(block._waiting for block in blocks))
+    return "\n".join(block.toPlainText().strip() for block in blocks)
+
+
+def test_the_text_that_grows_becomes_the_text_that_is_shown_later(
+    qtbot, transcript: Transcript, message: MessageView
+) -> None:
     for end in range(0, len(ANSWER), 3):
         grow(message, ANSWER[:end])
     message.show_message(message.message._replace(content=ANSWER, state="complete"))
-    grown = [block.toPlainText().strip() for block in message.blocks if isinstance(block, TextBlock)]
+    grown = drawn_text(qtbot, message)
     transcript.show_path([], lambda _: (0, 1))
     transcript.show_path([StoredMessage("b", "c", "", "assistant", ANSWER)], lambda _: (0, 1))
-    whole = [block.toPlainText().strip() for block in transcript.views[0].blocks if isinstance(block, TextBlock)]
-    assert "\n".join(grown) == "\n".join(whole)
+    assert drawn_text(qtbot, transcript.views[0]) == grown
 
 
 def select(view: QTextEdit, words: str) -> None:

@@ -70,6 +70,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
         "notify_after": 20,
         "tray": False,
         "close_to_tray": False,
+        "quick_keys": "",
         "presets": {},
         "models": {},
         "kv_kind_before": "",

@@ -75,9 +75,14 @@ class DraftTexts(QObject):
             self._composer.documents.say_notes()
 
     def _on_begun(self, chat_id: str) -> None:
-        """The chat that was not begun got its first message, and an id."""
+        """The chat that was not begun got its first message, and an id. What the composer holds was not sent: the
+        message was written elsewhere, and that stays for a new chat."""
         self.save()
+        unsent = self._composer.draft
         self._chat, self._kept, self._kept_parts = chat_id, Draft(), _parts(Draft())
+        if unsent != Draft():
+            self._left[""] = unsent
+            self._composer.show_draft(Draft())
 
     def _on_text(self) -> None:
         if not self._composer.text:  # sent: forgotten as soon as it is in the file as a message, and not before

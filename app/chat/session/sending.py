@@ -99,6 +99,38 @@ class Sending(QObject):
         else:
             self.guard(lambda: self._send(self._typed(text), not self.reason), lambda: self._hold(self._typed(text)))
 
+    def send_apart(self, text: str, fresh: bool, sent: Callable[[], object]) -> None:
+        """Send a text that was written elsewhere, with ``fresh`` in a new chat; what the composer holds stays there.
+
+        ``sent`` is called when it was.
+        """
+        session = self._session
+        if not self._fits(text):
+            return
+        if fresh:
+            session.new()
+        chat = session.chat_id
+
+        def send(ready: bool) -> None:
+            if session.chat_id != chat and not session.open(chat):
+                session.new()
+            self._news.dismiss()
+            session.send(text, ready=ready and not self.reason)
+            sent()
+
+        def hold() -> None:
+            self._begin_hold()
+            send(False)
+
+        if session.side_by_side:
+            self.say_while(UNDECIDED, lambda: bool(session.side_by_side))
+        elif not self.reason:
+            self.guard(lambda: send(True), hold)
+        elif self.queues:
+            send(False)
+        else:
+            self.say_reason()
+
     def send_several(self, columns: Sequence[AnswerColumn]) -> None:
         """Append the person's message and ask for an answer to it in each column."""
         text = self._composer.text.strip("\n")
@@ -156,9 +188,13 @@ class Sending(QObject):
         return self._composer.text.strip("\n") or text
 
     def _hold(self, text: str) -> None:
+        self._begin_hold()
+        self._send(text, False)
+
+    def _begin_hold(self) -> None:
+        """What is sent next waits for the end of a measurement."""
         self._held = True
         self.waits.say(WAITS_FOR_LAB)
-        self._send(text, False)
 
     def _send(self, text: str, ready: bool) -> None:
         if (draft := self._take()) is not None:

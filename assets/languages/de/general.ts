@@ -156,6 +156,10 @@
         <translation>Voriger Treffer</translation>
     </message>
     <message>
+        <source>Quick chat: a small window over all others</source>
+        <translation>Schneller Chat: ein kleines Fenster über allen anderen</translation>
+    </message>
+    <message>
         <source>Quit</source>
         <translation>Beenden</translation>
     </message>

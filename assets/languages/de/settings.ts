@@ -12,6 +12,10 @@
         <translation>Ein kürzerer braucht weniger Speicher; manche Modelle können über ihren eigenen hinausgehen.</translation>
     </message>
     <message>
+        <source>A small window for a question opens with these keys over whatever is in front.</source>
+        <translation>Mit diesen Tasten öffnet sich ein kleines Fenster für eine Frage über allem, was vorn ist.</translation>
+    </message>
+    <message>
         <source>After the first answer of a chat the model is asked for a few words, while nothing else is. Small models (below half a billion parameters) are not: the first words of the chat stay its title.</source>
         <translation>Nach der ersten Antwort eines Chats wird das Modell um ein paar Wörter gebeten, während es sonst nichts zu tun hat. Kleine Modelle (unter einer halben Milliarde Parameter) nicht: Die ersten Wörter des Chats bleiben sein Titel.</translation>
     </message>
@@ -98,6 +102,10 @@
     <message>
         <source>Keyboard shortcuts</source>
         <translation>Tastenkürzel</translation>
+    </message>
+    <message>
+        <source>Keys for the quick chat, whichever window is in front</source>
+        <translation>Tasten für den schnellen Chat, egal welches Fenster vorn ist</translation>
     </message>
     <message>
         <source>Language</source>
@@ -206,6 +214,10 @@
     <message>
         <source>Quantise 16-bit models on load</source>
         <translation>16-Bit-Modelle beim Laden quantisieren</translation>
+    </message>
+    <message>
+        <source>Quick chat</source>
+        <translation>Schneller Chat</translation>
     </message>
     <message>
         <source>Reduced motion</source>

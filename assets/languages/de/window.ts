@@ -152,6 +152,10 @@
         <translation>Quantisieren von {name} fehlgeschlagen</translation>
     </message>
     <message>
+        <source>Quick chat</source>
+        <translation>Schneller Chat</translation>
+    </message>
+    <message>
         <source>Quit</source>
         <translation>Beenden</translation>
     </message>

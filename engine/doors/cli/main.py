@@ -75,6 +75,7 @@ FETCH_HELP = "Fetch pictures from the web addresses that requests name, which ma
 def start(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Open the quick chat, a small window for a question.")] = False,
 ) -> None:
     if version:
         from engine.library.paths import version as installed
@@ -87,7 +88,7 @@ def start(
     if context.invoked_subcommand is None:
         from engine.doors.cli.window import open_window
 
-        raise typer.Exit(open_window())
+        raise typer.Exit(open_window(quick=quick))
 
 
 @app.command()

@@ -35,13 +35,15 @@ def model_in(arguments: Sequence[str], commands: Collection[str]) -> str:
     return given if wanted or os.path.exists(given) else ""
 
 
-def open_window(model: str = "") -> int:
-    """Run the window until it is closed, with a model to open if one is given; its exit code. 2 without a display."""
+def open_window(model: str = "", quick: bool = False) -> int:
+    """Run the window until it is closed, with a model to open if one is given, or its ``quick`` chat; its exit code.
+    2 without a display."""
     if not has_display():
         say(NO_DISPLAY, error=True)
         return 2
     command = [str(program("kvasir-window"))] if packaged() else own_module("app")
     command += [model] if model else []
+    command += ["--quick"] if quick else []  # as app/start.py reads it
     variables = without_own_libraries(os.environ)  # the window's loader would take them for the user's
     if os.name == "posix":
         os.execve(command[0], command, variables)
