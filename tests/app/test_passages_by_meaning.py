@@ -17,9 +17,10 @@ from transformers import BertConfig, BertModel
 
 from app.chat.session.settling import BY_WORDS, SPREAD
 from app.chat.transcript.documents import DocumentBlock
-from app.documents import meaning, vectors
+from app.documents import embedder, meaning, vectors
 from app.documents.ahead import PIECE
-from app.documents.meaning import AUTO, NO_NUMBERS, OFF, OTHER, USUAL, PassageEmbeddings, Prepared, chosen
+from app.documents.embedder import OTHER
+from app.documents.meaning import AUTO, NO_NUMBERS, OFF, USUAL, PassageEmbeddings, Prepared, chosen
 from app.documents.passages import DAMAGED, SPLITTING, fused, search, split
 from app.documents.records import Document, DocumentUse, MessageDocument, PassageSearch, of_text
 from app.documents.vectors import VectorFolder, VectorHead
@@ -218,7 +219,7 @@ def test_what_the_engine_refuses_is_the_reason(prepare: Callable[..., Prepared],
 def test_too_many_passages_and_a_folder_that_cannot_be_written(
     prepare: Callable[..., Prepared], fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meaning, "MOST_PASSAGES", len(PLACES) - 1)
+    monkeypatch.setattr(embedder, "MOST_PASSAGES", len(PLACES) - 1)
     assert f"has {len(PLACES)} passages" in prepare().reason
     monkeypatch.undo()
     (tmp_path / "passages").write_text("a file")
@@ -231,7 +232,7 @@ def test_a_document_of_thousands_of_passages(prepare: Callable[..., Prepared], f
     long = "\n".join(f"{at}. {'word ' * 150}" for at in range(4000)).replace("2500. word", f"2500. {FACT}", 1)
     text = long[:2_000_000]
     count = len(split(text))
-    assert 2500 < count < meaning.MOST_PASSAGES
+    assert 2500 < count < embedder.MOST_PASSAGES
     prepared = prepare(of_text("long.txt", text))
     assert sum(fake.documents) == count
     assert max(fake.documents) == meaning.AT_ONCE
@@ -313,7 +314,7 @@ def test_vectors_go_with_their_document_and_the_longest_unused_first(
 def chatting(start: Callable[..., WindowProgram], fake: FakeEmbedder) -> WindowProgram:
     program = start()
     source = program.chat.session.meaning
-    source._engine = program.chat.session.ahead._engine = fake
+    source._engine = fake
     source.model = lambda: "/models/tiny-bert"
     return program
 
@@ -479,6 +480,30 @@ def test_what_is_taken_out_is_read_no_further(qtbot, chatting: WindowProgram, fa
     attach(chatting)
     qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
     assert sum(fake.documents) == len(PLACES), "what was read stays"
+
+
+def test_ahead_too_no_two_models_are_mixed(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    def change() -> None:
+        fake.before_end = lambda: None
+        fake.fingerprint, fake.dimensions = "a" * 32, 4
+
+    chatting.chat.session.ahead.changed.connect(
+        lambda: sum(fake.documents) == 2 * PIECE and fake.fingerprint[0] == "f" and setattr(fake, "before_end", change)
+    )
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    assert sum(fake.documents) == 3 * PIECE + len(PLACES), "what the first one computed is no use"
+    chatting.chat.send(QUESTION)
+    assert has_fact(decided(qtbot, chatting))
+    assert sum(fake.documents) == 3 * PIECE + len(PLACES)
+
+
+def test_a_model_that_is_never_the_same_is_told(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    marks = iter(range(10**6))
+    fake.before_end = lambda: setattr(fake, "fingerprint", str(next(marks)))
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == f"Not read by meaning yet: {OTHER}")
+    assert (len(fake.running), next(marks)) == (0, 4)
 
 
 def test_closing_stops_it(qtbot, chatting: WindowProgram, fake: Any) -> None:

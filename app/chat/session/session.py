@@ -64,7 +64,7 @@ class ChatSession(QObject):
         for shown in (self.opened, self.saved):
             shown.connect(self.folder.refresh)
         self.meaning = PassageEmbeddings(link, history.path.parent / "passages", self)
-        self.ahead = EmbeddingsAhead(link, self.meaning, self)
+        self.ahead = EmbeddingsAhead(self.meaning, self)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
