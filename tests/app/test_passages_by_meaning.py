@@ -15,13 +15,15 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QFrame, QLabel, QToolButton
 from transformers import BertConfig, BertModel
 
-from app.chat.session.settling import BY_WORDS, SPREAD
+from app.chat.context.documents import next_documents
+from app.chat.session.settling import BY_WORDS, ONE_PASSAGE, SPREAD
 from app.chat.transcript.documents import DocumentBlock
 from app.documents import embedder, meaning, vectors
 from app.documents.ahead import PIECE
 from app.documents.embedder import OTHER
 from app.documents.meaning import AUTO, NO_NUMBERS, OFF, USUAL, PassageEmbeddings, Prepared, chosen
 from app.documents.passages import DAMAGED, SPLITTING, fused, search, split
+from app.documents.plan import DocumentCount
 from app.documents.records import Document, DocumentUse, MessageDocument, PassageSearch, of_text
 from app.documents.vectors import VectorFolder, VectorHead
 from app.history.records import Attached, Draft, Folder, FolderDocument, StoredMessage, new_id
@@ -30,7 +32,7 @@ from app.program import WindowProgram
 from app.settings.passages import NONE_HERE, EmbeddingChoice
 from app.theme.widgets import ElidedLabel
 from engine import protocol as p
-from engine.protocol import EmbeddedTexts, EmbedTexts, StoredModel, TextEmbeddings
+from engine.protocol import EmbeddedTexts, EmbedTexts, RemoteModel, StoredModel, TextEmbeddings
 from engine.protocol.library import ModelFormat
 from tests.kit.checkpoints import LETTERS, write_model
 from tests.kit.operations import RealOperations
@@ -529,18 +531,62 @@ def test_without_a_model_nothing_is_read_and_with_one_it_begins(qtbot, chatting:
     qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
 
 
-def test_a_document_that_fits_is_not_read_and_one_of_the_folder_is(qtbot, chatting: WindowProgram, fake: Any) -> None:
-    session, history = chatting.chat.session, chatting.history
-    short = of_text("short.txt", "The golden key lies below the stairs.")
-    attach(chatting, short)
-    qtbot.waitUntil(lambda: session.tokens.of(short) is not None)
-    assert fake.asked == []
+def in_folder(program: WindowProgram, *documents: Document) -> None:
+    """A new chat in a folder that has them."""
     folder = new_id()
-    history.save_folder(Folder(folder, "House"))
-    history.set_folder_documents(folder, [FolderDocument("one", of_text("notes.txt", "Keys. " * 40))])
-    session.new(folder)
-    qtbot.waitUntil(lambda: "found by meaning" in chatting.chat.composer.folder.button.toolTip())
-    assert [len(each.texts) for each in fake.asked if each.texts] == [1]
+    program.history.save_folder(Folder(folder, "House"))
+    program.history.set_folder_documents(folder, [FolderDocument(f"{at}", each) for at, each in enumerate(documents)])
+    program.chat.session.new(folder)
+
+
+def test_what_fits_is_not_read_until_it_fits_no_more(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    """Of 1,536 tokens that the fake engine leaves to documents, the own one takes 7 and the folder's about 800."""
+    chat, session = chatting.chat, chatting.chat.session
+    short, notes = of_text("short.txt", FACT), of_text("notes.txt", LONG[: len(LONG) // 6])
+    in_folder(chatting, notes)
+    attach(chatting, short)
+    qtbot.waitUntil(lambda: session.tokens.of(short) is not None and session.tokens.of(notes) is not None)
+    chat.composer.edit.setPlainText("Where is it? ")
+
+    qtbot.waitUntil(lambda: chat.header.context.text != "")
+    assert fake.asked == []
+    chat.composer.edit.setPlainText("Where is it? " * 300)
+    qtbot.waitUntil(lambda: "found by meaning" in chat.composer.folder.button.toolTip())
+    assert said_ahead(chatting) == "", "the short one still fits"
+    assert {text for each in fake.asked for text in each.texts} == {notes.text[a:b] for a, b in split(notes.text)}
+
+
+def test_another_servers_chat_is_read_ahead_by_what_is_estimated(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    session = chatting.chat.session
+    long = of_text("long.txt", LONG * 4)
+    in_folder(chatting, DOCUMENT)
+    session.set_remote(RemoteModel(server="there", model="far"))
+    attach(chatting, long)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    read = {text for each in fake.asked for text in each.texts}
+    assert read == {long.text[start:end] for start, end in split(long.text)}, "the folder's would fit"
+    session.send(QUESTION, documents=(MessageDocument(long),))
+    qtbot.waitUntil(lambda: session.talk.last("user").documents[0].use is not None)
+    assert sum(fake.documents) == len(split(long.text)), "the question finds them there"
+    assert session.talk.last("user").documents[0].use.model == NAME
+
+
+@pytest.mark.parametrize("base", [0, 700])
+def test_what_stands_in_front_is_decided_anew(base: int) -> None:
+    """Of 2,000 tokens 1,500 are left to documents, and the folder's stand in what is counted."""
+    one, two = of_text("one.txt", "1"), of_text("two.txt", "2")
+    front, known = {one.digest, two.digest}, [400, 500]
+    found = next_documents(2000, base + 900, [], [one, two], known, front)
+    if not base:
+        assert found == ([DocumentCount(400, True, False), DocumentCount(500, True, False)], [], 0)
+        return
+    assert found.counts == [DocumentCount(400, True, True), DocumentCount(500, False, True)]
+    assert found.searched == [two]
+    assert found.tokens == ONE_PASSAGE - 500, "passages in place of all of it"
+    answer = next_documents(2000, base + 900, [], [one, two], known, front, question=False)
+    assert (answer.searched, answer.tokens) == ([], 0)
+    new = next_documents(2000, base, [None, two], [one], [None, 500, 400], ())
+    assert (new.counts[0], new.searched) == (None, [two])
 
 
 # --- the choice ----------------------------------------------------------------------------------------------------
