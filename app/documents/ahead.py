@@ -17,11 +17,12 @@ PIECE = 8
 
 class ReadAhead(NamedTuple):
     """``done`` of ``total`` passages of a document have embeddings. ``reason``: a sentence on why the others get none
-    until a question asks for them, "" for none."""
+    until a question asks for them, "" for none; ``lasts``: it lies in the document."""
 
     done: int = 0
     total: int = 0
     reason: str = ""
+    lasts: bool = False
 
     @property
     def over(self) -> bool:
@@ -68,6 +69,11 @@ class EmbeddingsAhead(QObject):
             self._know({})
             self._next()
 
+    def retry(self, *_: object) -> None:
+        """What hindered may be over: try again where there was no other reason than that."""
+        self._know({digest: each for digest, each in self._known.items() if each.lasts or not each.reason})
+        self._next()
+
     def stop(self) -> None:
         """Before the program ends."""
         self._wanted = ()
@@ -84,11 +90,14 @@ class EmbeddingsAhead(QObject):
             self._known = known
             self.changed.emit()
 
-    def _go_on(self) -> None:
-        """What a question had read meanwhile is seen in the file."""
+    def _go_on(self, embedded: bool) -> None:
+        """What a question had read meanwhile is seen in the file. What did not hinder it (``embedded``) is over."""
         if not self._busy:
             self._embedder = None
-        self._next()
+        if embedded:
+            self.retry()
+        else:
+            self._next()
 
     def _next(self) -> None:
         if self._busy or self._source.questioned:
@@ -126,7 +135,7 @@ class EmbeddingsAhead(QObject):
             self._anew = digest
             self._let_go()
         else:
-            self._end(made, ReadAhead(reason=failure.reason))
+            self._end(made, ReadAhead(reason=failure.reason, lasts=failure.lasts))
 
     def _end(self, made: DocumentEmbedder, known: ReadAhead) -> None:
         """Some passages are read, or cannot be."""

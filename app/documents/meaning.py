@@ -43,8 +43,8 @@ class Prepared(NamedTuple):
 class PassageEmbeddings(QObject):
     """``model`` gives the path of the embedding model that is to be used, "" for none."""
 
-    questions_ended = Signal()
-    """No question waits for embeddings any more."""
+    questions_ended = Signal(bool)
+    """No question waits for embeddings any more; True if the last one got them."""
     _ahead_ended = Signal()
 
     def __init__(self, engine: Caller, folder: Path, parent: QObject) -> None:
@@ -104,7 +104,7 @@ class PassageEmbeddings(QObject):
     def _let_go(self, preparation: Preparation) -> None:
         self._preparing.discard(preparation)
         if not self._preparing:
-            self.questions_ended.emit()
+            self.questions_ended.emit(preparation.embedded)
 
 
 class Preparation(QObject):
@@ -126,6 +126,8 @@ class Preparation(QObject):
         super().__init__(parent)
         self._source, self._told, self._then = source, told, then
         self._over = False
+        self.embedded = False
+        """True if the question got embeddings."""
         self._question: tuple[float, ...] = ()
         self._patience = QTimer(self, singleShot=True, interval=WAIT_MS)
         self._patience.setObjectName("passages-wait")
@@ -182,7 +184,7 @@ class Preparation(QObject):
         self._end(Prepared(reason=reason))
 
     def _end(self, prepared: Prepared) -> None:
-        then = self._then
+        then, self.embedded = self._then, bool(prepared.model)
         self.cancel()
         then(prepared)
 

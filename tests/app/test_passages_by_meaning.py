@@ -531,6 +531,33 @@ def test_without_a_model_nothing_is_read_and_with_one_it_begins(qtbot, chatting:
     qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
 
 
+@pytest.mark.parametrize("over", ["engine", "model", "question"])
+def test_what_hindered_is_tried_again_once_it_is_over(qtbot, chatting: WindowProgram, fake: Any, over: str) -> None:
+    fake.refuses = "The model does not fit."
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
+    assert len(fake.asked) == 1, "not again and again"
+    fake.refuses = ""
+    if over == "engine":
+        chatting.link.welcomed.emit(chatting.link.welcome)
+    elif over == "model":
+        chatting.library.stored_changed.emit()
+    else:
+        other = of_text("other.txt", LONG + LONG)
+        chatting.chat.session.send(QUESTION, documents=(MessageDocument(other),))
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+
+
+def test_what_lies_in_the_document_stays(
+    qtbot, chatting: WindowProgram, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedder, "MOST_PASSAGES", len(PLACES) - 1)
+    attach(chatting)
+    qtbot.waitUntil(lambda: f"has {len(PLACES)} passages" in said_ahead(chatting))
+    chatting.chat.session.ahead.retry()
+    assert (len(fake.asked), f"has {len(PLACES)} passages" in said_ahead(chatting)) == (1, True)
+
+
 def in_folder(program: WindowProgram, *documents: Document) -> None:
     """A new chat in a folder that has them."""
     folder = new_id()

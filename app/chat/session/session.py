@@ -65,6 +65,8 @@ class ChatSession(QObject):
             shown.connect(self.folder.refresh)
         self.meaning = PassageEmbeddings(link, history.path.parent / "passages", self)
         self.ahead = EmbeddingsAhead(self.meaning, self)
+        for hindrance_over in (link.welcomed, link.loaded, link.unloaded):  # an engine, or other room in the memory
+            hindrance_over.connect(self.ahead.retry)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
