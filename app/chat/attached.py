@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QToolButton, QVBoxLayout, QWidget
 
 from app.documents.ahead import ReadAhead
+from app.documents.plan import DocumentCount
 from app.documents.records import kind_of, size_of
 from app.history.records import Attached
 from app.language import tr
@@ -21,14 +21,6 @@ CHIP_PX = 280
 NO_ROOM = tr("The conversation leaves no room for it: begin a new chat.")
 TOO_LONG = tr("Too long to send whole: passages that fit your question will be sent.")
 GONE = tr("The file is gone; its text is kept.")
-
-
-class DocumentCount(NamedTuple):
-    """Tokens of a document, whether all of it will be sent, and else whether passages of it will."""
-
-    tokens: int
-    whole: bool
-    passages: bool
 
 
 class AttachedDocuments(QScrollArea):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.documents.records import Document
+from engine.protocol import ChatMessage
 
 ANSWER_SHARE, MOST_ANSWER = 0.25, 2048
 """Share of the context that is left for the answer, and its most tokens."""
@@ -30,6 +31,14 @@ class DocumentPlan(NamedTuple):
     tokens: int
 
 
+class DocumentCount(NamedTuple):
+    """Tokens of a document, whether all of it will be sent, and else whether passages of it will."""
+
+    tokens: int
+    whole: bool
+    passages: bool
+
+
 def planned(context: int, base: int, tokens: Sequence[int]) -> DocumentPlan:
     """``base``: tokens of the prompt without the documents; ``tokens``: of each document."""
     room = max(0, context - base - answer_room(context))
@@ -50,6 +59,11 @@ def planned(context: int, base: int, tokens: Sequence[int]) -> DocumentPlan:
 
 def answer_room(context: int) -> int:
     return min(MOST_ANSWER, int(ANSWER_SHARE * context))
+
+
+def estimated_prompt(messages: Sequence[ChatMessage]) -> int:
+    """About how many tokens the messages have, where nobody counts them."""
+    return sum(len(each.content) for each in messages) // 3
 
 
 def estimated(document: Document) -> int:

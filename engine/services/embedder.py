@@ -39,7 +39,6 @@ AT_ONCE = 8
 """Texts that are read together: an answer that begins meanwhile waits for these, and not for all."""
 WAITS = INTERACTIVE.weight / BATCH.weight
 """Seconds of rest for each second of work while answers are written on the same processor."""
-_LOOK_SECONDS = 0.1
 _CLOSE_SECONDS = 5.0
 _WORDS = {"query": ("query",), "document": ("document", "passage")}
 """What sentence-transformers' configurations call the two kinds of text."""
@@ -77,7 +76,7 @@ class Embedder:
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """``answering``: answers are written on this processor, to which it gives way. ``alone``: something is measured
-        that nothing may disturb, whose end is waited for."""
+        that nothing may disturb, whose end is waited for: :meth:`look` tells of it."""
         self._answering, self._alone, self._idle_seconds = answering, alone, idle_seconds
         self._line = threading.Condition()
         self._waiting: list[object] = []
@@ -159,9 +158,15 @@ class Embedder:
             finally:
                 self._count_idle()
 
+    def look(self) -> None:
+        """What is waited for may be over. For any thread."""
+        with self._line:
+            self._line.notify_all()
+
     def close(self) -> None:
         """Give the model up; texts that are being read come to an end with an error."""
         self._closed = True
+        self.look()
         self._rest()
         self._give_up()
 
@@ -170,24 +175,23 @@ class Embedder:
         """Wait for those who came before, and for the end of what is measured. Raises Stopped, and OperationFailed
         once it is closed."""
         ticket = object()
+
+        def over() -> bool:
+            return self._closed or stop.is_set() or (self._waiting[0] is ticket and not self._alone())
+
         with self._line:
             self._waiting.append(ticket)
         try:
-            with self._line:
-                self._check(stop)
-                while self._waiting[0] is not ticket or self._alone():
-                    self._line.wait(_LOOK_SECONDS)
-                    self._check(stop)
+            with stop.waking(self.look), self._line:
+                self._line.wait_for(over)
+            stop.check()
+            if self._closed:
+                raise OperationFailed("The engine stops. Start it again.")
             yield
         finally:
             with self._line:
                 self._waiting.remove(ticket)
                 self._line.notify_all()
-
-    def _check(self, stop: Stop) -> None:
-        stop.check()
-        if self._closed:
-            raise OperationFailed("The engine stops. Start it again.")
 
     def _count_idle(self) -> None:
         """Give the model up once the idle time is over."""

@@ -151,6 +151,7 @@ class Residency:
                 finally:
                     self._alone_over = None
                     over.set()
+                    self.embedder.look()
 
     def set_unload_after(self, seconds: float) -> None:
         """Another idle time, at once; 0: never."""

@@ -12,7 +12,8 @@ from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QTextOption
 from PySide6.QtWidgets import QPushButton
 
-from app.chat.composer import MOST_CHARS, Composer
+from app.chat.composer import Composer
+from app.chat.message_edit import MOST_CHARS
 from app.link.link import LinkState
 from app.program import WindowProgram
 from engine import protocol

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QApplication
 
-from app.chat.composer import LINES, Composer
+from app.chat.composer import Composer
+from app.chat.message_edit import LINES
 from app.history.records import Draft
 from app.texts.exact import ExactTextEdit
 from tests.kit.examples import examples

@@ -14,7 +14,8 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 from app import language
 from app.chat.attached import NO_ROOM as NO_ROOM_CHIP
 from app.chat.attached import TOO_LONG
-from app.chat.composer import LONG_CHARS, Composer
+from app.chat.composer import Composer
+from app.chat.message_edit import LONG_CHARS
 from app.chat.session.conversation import Conversation
 from app.chat.session.settling import FAILED, NO_ROOM, SPREAD, came_from_cache
 from app.chat.transcript.documents import MOST_SHOWN, DocumentBlock, PassageBlock

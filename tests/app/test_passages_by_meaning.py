@@ -15,12 +15,15 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QFrame, QLabel, QToolButton
 from transformers import BertConfig, BertModel
 
-from app.chat.session.settling import BY_WORDS, SPREAD
+from app.chat.context.documents import next_documents
+from app.chat.session.settling import BY_WORDS, ONE_PASSAGE, SPREAD
 from app.chat.transcript.documents import DocumentBlock
-from app.documents import meaning, vectors
+from app.documents import embedder, meaning, vectors
 from app.documents.ahead import PIECE
-from app.documents.meaning import AUTO, NO_NUMBERS, OFF, OTHER, USUAL, PassageEmbeddings, Prepared, chosen
+from app.documents.embedder import OTHER
+from app.documents.meaning import AUTO, NO_NUMBERS, OFF, USUAL, PassageEmbeddings, Prepared, chosen
 from app.documents.passages import DAMAGED, SPLITTING, fused, search, split
+from app.documents.plan import DocumentCount
 from app.documents.records import Document, DocumentUse, MessageDocument, PassageSearch, of_text
 from app.documents.vectors import VectorFolder, VectorHead
 from app.history.records import Attached, Draft, Folder, FolderDocument, StoredMessage, new_id
@@ -29,7 +32,7 @@ from app.program import WindowProgram
 from app.settings.passages import NONE_HERE, EmbeddingChoice
 from app.theme.widgets import ElidedLabel
 from engine import protocol as p
-from engine.protocol import EmbeddedTexts, EmbedTexts, StoredModel, TextEmbeddings
+from engine.protocol import EmbeddedTexts, EmbedTexts, RemoteModel, StoredModel, TextEmbeddings
 from engine.protocol.library import ModelFormat
 from tests.kit.checkpoints import LETTERS, write_model
 from tests.kit.operations import RealOperations
@@ -218,7 +221,7 @@ def test_what_the_engine_refuses_is_the_reason(prepare: Callable[..., Prepared],
 def test_too_many_passages_and_a_folder_that_cannot_be_written(
     prepare: Callable[..., Prepared], fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meaning, "MOST_PASSAGES", len(PLACES) - 1)
+    monkeypatch.setattr(embedder, "MOST_PASSAGES", len(PLACES) - 1)
     assert f"has {len(PLACES)} passages" in prepare().reason
     monkeypatch.undo()
     (tmp_path / "passages").write_text("a file")
@@ -231,7 +234,7 @@ def test_a_document_of_thousands_of_passages(prepare: Callable[..., Prepared], f
     long = "\n".join(f"{at}. {'word ' * 150}" for at in range(4000)).replace("2500. word", f"2500. {FACT}", 1)
     text = long[:2_000_000]
     count = len(split(text))
-    assert 2500 < count < meaning.MOST_PASSAGES
+    assert 2500 < count < embedder.MOST_PASSAGES
     prepared = prepare(of_text("long.txt", text))
     assert sum(fake.documents) == count
     assert max(fake.documents) == meaning.AT_ONCE
@@ -313,7 +316,7 @@ def test_vectors_go_with_their_document_and_the_longest_unused_first(
 def chatting(start: Callable[..., WindowProgram], fake: FakeEmbedder) -> WindowProgram:
     program = start()
     source = program.chat.session.meaning
-    source._engine = program.chat.session.ahead._engine = fake
+    source._engine = fake
     source.model = lambda: "/models/tiny-bert"
     return program
 
@@ -481,6 +484,30 @@ def test_what_is_taken_out_is_read_no_further(qtbot, chatting: WindowProgram, fa
     assert sum(fake.documents) == len(PLACES), "what was read stays"
 
 
+def test_ahead_too_no_two_models_are_mixed(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    def change() -> None:
+        fake.before_end = lambda: None
+        fake.fingerprint, fake.dimensions = "a" * 32, 4
+
+    chatting.chat.session.ahead.changed.connect(
+        lambda: sum(fake.documents) == 2 * PIECE and fake.fingerprint[0] == "f" and setattr(fake, "before_end", change)
+    )
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    assert sum(fake.documents) == 3 * PIECE + len(PLACES), "what the first one computed is no use"
+    chatting.chat.send(QUESTION)
+    assert has_fact(decided(qtbot, chatting))
+    assert sum(fake.documents) == 3 * PIECE + len(PLACES)
+
+
+def test_a_model_that_is_never_the_same_is_told(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    marks = iter(range(10**6))
+    fake.before_end = lambda: setattr(fake, "fingerprint", str(next(marks)))
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == f"Not read by meaning yet: {OTHER}")
+    assert (len(fake.running), next(marks)) == (0, 4)
+
+
 def test_closing_stops_it(qtbot, chatting: WindowProgram, fake: Any) -> None:
     fake.most = 0
     attach(chatting)
@@ -504,18 +531,89 @@ def test_without_a_model_nothing_is_read_and_with_one_it_begins(qtbot, chatting:
     qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
 
 
-def test_a_document_that_fits_is_not_read_and_one_of_the_folder_is(qtbot, chatting: WindowProgram, fake: Any) -> None:
-    session, history = chatting.chat.session, chatting.history
-    short = of_text("short.txt", "The golden key lies below the stairs.")
-    attach(chatting, short)
-    qtbot.waitUntil(lambda: session.tokens.of(short) is not None)
-    assert fake.asked == []
+@pytest.mark.parametrize("over", ["engine", "model", "question"])
+def test_what_hindered_is_tried_again_once_it_is_over(qtbot, chatting: WindowProgram, fake: Any, over: str) -> None:
+    fake.refuses = "The model does not fit."
+    attach(chatting)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
+    assert len(fake.asked) == 1, "not again and again"
+    fake.refuses = ""
+    if over == "engine":
+        chatting.link.welcomed.emit(chatting.link.welcome)
+    elif over == "model":
+        chatting.library.stored_changed.emit()
+    else:
+        other = of_text("other.txt", LONG + LONG)
+        chatting.chat.session.send(QUESTION, documents=(MessageDocument(other),))
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+
+
+def test_what_lies_in_the_document_stays(
+    qtbot, chatting: WindowProgram, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedder, "MOST_PASSAGES", len(PLACES) - 1)
+    attach(chatting)
+    qtbot.waitUntil(lambda: f"has {len(PLACES)} passages" in said_ahead(chatting))
+    chatting.chat.session.ahead.retry()
+    assert (len(fake.asked), f"has {len(PLACES)} passages" in said_ahead(chatting)) == (1, True)
+
+
+def in_folder(program: WindowProgram, *documents: Document) -> None:
+    """A new chat in a folder that has them."""
     folder = new_id()
-    history.save_folder(Folder(folder, "House"))
-    history.set_folder_documents(folder, [FolderDocument("one", of_text("notes.txt", "Keys. " * 40))])
-    session.new(folder)
-    qtbot.waitUntil(lambda: "found by meaning" in chatting.chat.composer.folder.button.toolTip())
-    assert [len(each.texts) for each in fake.asked if each.texts] == [1]
+    program.history.save_folder(Folder(folder, "House"))
+    program.history.set_folder_documents(folder, [FolderDocument(f"{at}", each) for at, each in enumerate(documents)])
+    program.chat.session.new(folder)
+
+
+def test_what_fits_is_not_read_until_it_fits_no_more(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    """Of 1,536 tokens that the fake engine leaves to documents, the own one takes 7 and the folder's about 800."""
+    chat, session = chatting.chat, chatting.chat.session
+    short, notes = of_text("short.txt", FACT), of_text("notes.txt", LONG[: len(LONG) // 6])
+    in_folder(chatting, notes)
+    attach(chatting, short)
+    qtbot.waitUntil(lambda: session.tokens.of(short) is not None and session.tokens.of(notes) is not None)
+    chat.composer.edit.setPlainText("Where is it? ")
+
+    qtbot.waitUntil(lambda: chat.header.context.text != "")
+    assert fake.asked == []
+    chat.composer.edit.setPlainText("Where is it? " * 300)
+    qtbot.waitUntil(lambda: "found by meaning" in chat.composer.folder.button.toolTip())
+    assert said_ahead(chatting) == "", "the short one still fits"
+    assert {text for each in fake.asked for text in each.texts} == {notes.text[a:b] for a, b in split(notes.text)}
+
+
+def test_another_servers_chat_is_read_ahead_by_what_is_estimated(qtbot, chatting: WindowProgram, fake: Any) -> None:
+    session = chatting.chat.session
+    long = of_text("long.txt", LONG * 4)
+    in_folder(chatting, DOCUMENT)
+    session.set_remote(RemoteModel(server="there", model="far"))
+    attach(chatting, long)
+    qtbot.waitUntil(lambda: said_ahead(chatting) == "Its passages can be found by meaning.")
+    read = {text for each in fake.asked for text in each.texts}
+    assert read == {long.text[start:end] for start, end in split(long.text)}, "the folder's would fit"
+    session.send(QUESTION, documents=(MessageDocument(long),))
+    qtbot.waitUntil(lambda: session.talk.last("user").documents[0].use is not None)
+    assert sum(fake.documents) == len(split(long.text)), "the question finds them there"
+    assert session.talk.last("user").documents[0].use.model == NAME
+
+
+@pytest.mark.parametrize("base", [0, 700])
+def test_what_stands_in_front_is_decided_anew(base: int) -> None:
+    """Of 2,000 tokens 1,500 are left to documents, and the folder's stand in what is counted."""
+    one, two = of_text("one.txt", "1"), of_text("two.txt", "2")
+    front, known = {one.digest, two.digest}, [400, 500]
+    found = next_documents(2000, base + 900, [], [one, two], known, front)
+    if not base:
+        assert found == ([DocumentCount(400, True, False), DocumentCount(500, True, False)], [], 0)
+        return
+    assert found.counts == [DocumentCount(400, True, True), DocumentCount(500, False, True)]
+    assert found.searched == [two]
+    assert found.tokens == ONE_PASSAGE - 500, "passages in place of all of it"
+    answer = next_documents(2000, base + 900, [], [one, two], known, front, question=False)
+    assert (answer.searched, answer.tokens) == ([], 0)
+    new = next_documents(2000, base, [None, two], [one], [None, 500, 400], ())
+    assert (new.counts[0], new.searched) == (None, [two])
 
 
 # --- the choice ----------------------------------------------------------------------------------------------------

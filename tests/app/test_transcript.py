@@ -84,14 +84,14 @@ def test_growing_text_does_not_move_what_is_read(transcript: Transcript) -> None
     transcript.show_path(path, only)
     bar = transcript.verticalScrollBar()
     transcript.stream("s", lambda: (long_answer(100), [TextSpan("", 10)]))
-    transcript._frame.stop()
-    transcript._paint_stream()
+    transcript._frames.stop()
+    transcript._frames.paint()
     assert bar.value() == bar.maximum()
     bar.setValue(bar.maximum() - 200)
     value = bar.value()
     transcript.stream("s", lambda: (long_answer(400), [TextSpan("", 10)]))
-    transcript._frame.stop()
-    transcript._paint_stream()
+    transcript._frames.stop()
+    transcript._frames.paint()
     assert bar.value() == value
     assert bar.maximum() > value + 200
 
@@ -132,8 +132,8 @@ def test_a_button_leads_to_the_end_and_says_that_text_came(qtbot, transcript: Tr
     assert (button.isVisible(), button.news, button.accessibleName()) == (True, False, "To the end")
     transcript.stream("s", lambda: (long_answer(100), [TextSpan("", 10)]))
     bar.setValue(bar.maximum() - 200)  # near enough for the answer to have a widget
-    transcript._frame.stop()
-    transcript._paint_stream()
+    transcript._frames.stop()
+    transcript._frames.paint()
     assert (button.news, button.accessibleName()) == (True, "New text below: to the end")
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     assert (bar.value(), button.isVisible(), button.news) == (bar.maximum(), False, False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.chat.attached import DocumentCount
 from app.chat.composer import Composer
 from app.chat.context.bar import ContextBar
+from app.chat.context.documents import next_documents
 from app.chat.session.session import ChatSession
-from app.chat.session.settling import folder_room
-from app.documents.plan import LEAST_ROOM, planned
+from app.documents.plan import UNKNOWN_CONTEXT, estimated, estimated_prompt
+from app.documents.records import Document
 from app.history.records import StoredMessage
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -23,8 +25,7 @@ class ContextCounter(QObject):
     """Counts the conversation on screen with what stands in ``composer``, and shows that in ``bar``."""
 
     searched = Signal(list)
-    """The Documents of which the next question may be sent passages: those that do not fit, and the folder's, which a
-    longer chat has no room for."""
+    """The Documents of which the next question will be sent passages, as they do not fit."""
 
     def __init__(
         self, link: EngineLink, session: ChatSession, composer: Composer, bar: ContextBar, parent: QObject
@@ -33,6 +34,8 @@ class ContextCounter(QObject):
         self._link, self._session, self._composer, self._bar = link, session, composer, bar
         self._asked = 0
         self._tokens: int | None = None
+        self._estimate = 0
+        """About how many it takes of another server's model, which nobody counts."""
         self._kept: int | None = None
         """How many of them need not be read again; None: not known."""
         self._frame = QTimer(self, singleShot=True, interval=GROW_MS)
@@ -62,10 +65,10 @@ class ContextCounter(QObject):
         self._timer.stop()
         self._frame.stop()
 
-    def _know(self, tokens: int | None) -> None:
+    def _know(self, tokens: int | None, estimate: int = 0) -> None:
         """The count from elsewhere (a finished answer's usage); None when it is not known any more."""
         self._asked += 1  # an answer still on its way is of an older prompt
-        self._tokens, self._kept = tokens, None
+        self._tokens, self._kept, self._estimate = tokens, None, estimate
         self._show()
 
     def _on_opened(self) -> None:
@@ -102,7 +105,7 @@ class ContextCounter(QObject):
     def _ask(self) -> None:
         link = self._link
         if self._session.talk.chat.remote is not None:
-            self._know(None)
+            self._know(None, estimated_prompt(self._session.next_prompt(self._composer.draft)[0]))
             return
         if self._session.streaming or link.card is None or link.idle or link.state is not LinkState.CONNECTED:
             return
@@ -137,36 +140,24 @@ class ContextCounter(QObject):
         self._bar.show_tokens(tokens, limit, self._seen(tokens, limit) if tokens is not None else None)
 
     def _show_documents(self, context: int) -> int:
-        """Say at each document that is to be sent how many tokens it has, and whether it fits; returns the tokens of
-        what will be sent of them. ``context`` 0: nobody counts."""
-        draft = self._composer.draft
-        used = self._session.folder.used
-        front = {each.document.digest for each in self._session.stays_in_front(draft)}
-        own = [each.document for each in draft.documents]
-        documents = [*own, *(each.document for each in used)]
-        known = {at: self._session.tokens.of(each) for at, each in enumerate(documents) if each and context}
-        # Those in front are in the prompt that is counted, and an answer in a person's words brings no new ones.
-        stay = {at for at, each in enumerate(used, len(own)) if each.document.digest in front}
-        if self._session.writes_answer(draft):
-            stay = set(range(len(own), len(documents)))
-        counts = {at: tokens for at, tokens in known.items() if tokens is not None and at not in stay}
+        """Say at each document that is to be sent how many tokens it has, and whether it fits; returns the tokens that
+        what will be sent of them adds. ``context`` 0: nobody counts."""
+        session, draft = self._session, self._composer.draft
+        own, folder = [each.document for each in draft.documents], [each.document for each in session.folder.used]
+        documents, far = [*own, *folder], session.talk.chat.remote is not None
+        count: Callable[[Document], int | None] = estimated if far else session.tokens.of
+        known = [count(each) if each is not None and (context or far) else None for each in documents]
         # Where earlier messages make room for what is new, they take none from it.
-        base = self._tokens or 0 if self._session.talk.chat.overflow == "stop" else 0
-        plan = planned(context, base, list(counts.values()))
-        sent = dict(zip(counts, plan.whole, strict=True))
-        shown = [
-            DocumentCount(tokens, sent.get(at, True), plan.passages >= LEAST_ROOM)
-            if (tokens := known.get(at)) is not None
-            else None
-            for at in range(len(documents))
-        ]
+        base = (self._estimate if far else self._tokens or 0) if session.talk.chat.overflow == "stop" else 0
+        front = {each.document.digest for each in session.stays_in_front(draft)}
+        found = next_documents(
+            UNKNOWN_CONTEXT if far else context, base, own, folder, known, front, not session.writes_answer(draft)
+        )
+        shown = [None] * len(documents) if far else found.counts  # an estimate is nothing to show
         self._composer.documents.show_counts(shown[: len(own)])
         self._composer.folder.show_counts(shown[len(own) :])
-        cut = [documents[at] for at, whole in sent.items() if not whole and plan.passages >= LEAST_ROOM]
-        self.searched.emit([*cut, *(each.document for each in used)])
-        others = sum(not whole for at, whole in sent.items() if at >= len(own))
-        left = context - base - sum(counts[at] for at, whole in sent.items() if whole)
-        return plan.tokens - others * (plan.passages - folder_room(plan, left, context, others))
+        self.searched.emit(found.searched)
+        return found.tokens
 
     def _seen(self, tokens: int, limit: int) -> int:
         """After a part of the conversation was left out, what the model sees is what it saw for the last answer."""

@@ -8,8 +8,9 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QToolButton, QWidget
 
-from app.chat.attached import NO_ROOM, DocumentCount, ahead_words
+from app.chat.attached import NO_ROOM, ahead_words
 from app.documents.ahead import ReadAhead
+from app.documents.plan import DocumentCount
 from app.documents.records import counted
 from app.history.records import Folder, FolderDocument
 from app.language import plural, tr

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, Signal
 
-from app.chat.composer import MOST_CHARS, READING, Composer
+from app.chat.composer import READING, Composer
+from app.chat.message_edit import MOST_CHARS
 from app.chat.news import News
 from app.chat.session.continuing import elsewhere
 from app.chat.session.queued import WAITS, WAITS_FOR_LAB, QueuedBar

@@ -8,18 +8,21 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers, PartialAnswer
+from app.chat.session.asker import Asker
+from app.chat.session.beside import AnswersBeside
 from app.chat.session.conversation import Conversation
 from app.chat.session.folder import ChatFolder
-from app.chat.session.settling import Settling, answers_with, came_from_cache, first_undecided
+from app.chat.session.next_question import NextQuestion
+from app.chat.session.settling import answers_with, came_from_cache
 from app.chat.session.tokens import DocumentTokens
 from app.chat.session.tools import ShownCall, ToolRounds
-from app.chat.side_by_side.columns import AnswerColumn, standing
+from app.chat.side_by_side.columns import AnswerColumn
 from app.chat.thinking_switch import allowed
 from app.documents.ahead import EmbeddingsAhead
 from app.documents.meaning import PassageEmbeddings
 from app.documents.records import MessageDocument
-from app.history.records import AnswerStats, Beside, Draft, StoredMessage, attached, new_id
-from app.history.sent import in_front, without_repeats
+from app.history.records import AnswerStats, Draft, StoredMessage, attached
+from app.history.sent import without_repeats
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from engine import protocol
@@ -53,7 +56,6 @@ class ChatSession(QObject):
         self.talk = Conversation(history)
         self._queue: dict[str, str] = {}
         """Chat -> its message that waits for the model, the oldest first."""
-        self._settled_last: Settling | None = None
         self.answers = Answers(link, history, self)
         self.answers.cut.connect(self._on_updated)
         self.answers.ended.connect(self._on_ended)
@@ -64,7 +66,13 @@ class ChatSession(QObject):
         for shown in (self.opened, self.saved):
             shown.connect(self.folder.refresh)
         self.meaning = PassageEmbeddings(link, history.path.parent / "passages", self)
-        self.ahead = EmbeddingsAhead(link, self.meaning, self)
+        self.ahead = EmbeddingsAhead(self.meaning, self)
+        for hindrance_over in (link.welcomed, link.loaded, link.unloaded):  # an engine, or other room in the memory
+            hindrance_over.connect(self.ahead.retry)
+        self._asker = Asker(link, history, self.answers, self.tokens, self.meaning, self)
+        self._asker.settled.connect(self._on_settled)
+        self._beside = AnswersBeside(history, self.answers, self._asker, lambda: self.talk)
+        self._next = NextQuestion(lambda: self.talk, self.folder)
         self.tools = ToolRounds(link, self)
         self.tools.ended.connect(self._on_results)
         self.tools.changed.connect(self._on_calls)
@@ -83,12 +91,12 @@ class ChatSession(QObject):
     @property
     def side_by_side(self) -> list[StoredMessage]:
         """Answers that stand side by side at the end of the branch, as none was chosen yet; usually none."""
-        return standing(self.talk.tree)
+        return self._beside.standing
 
     @property
     def ends(self) -> list[str]:
         """The ids of the last messages on screen: several where answers stand side by side."""
-        return [message.id for message in self.side_by_side] or [self.talk.leaf]
+        return self._beside.ends
 
     @property
     def shown(self) -> list[StoredMessage]:
@@ -196,7 +204,7 @@ class ChatSession(QObject):
                 self.answer(message_id)
             elif (talk := self._talk_of(chat_id)) is not None and message_id in talk.tree:
                 chat = talk.chat
-                self._ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow, chat.servers)
+                self._asker.ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow, chat.servers)
 
     def answer(self, parent: str, sampling: Sampling | None = None) -> None:
         """Ask for an answer to ``parent`` with the chat's settings, or with another sampling."""
@@ -222,33 +230,20 @@ class ChatSession(QObject):
     def answer_several(self, parent: str, columns: Sequence[AnswerColumn]) -> None:
         """Ask for one answer to ``parent`` in each column; all are begun at once, and stand side by side."""
         self._queue.pop(self.chat_id, "")
-        group = new_id()
-        for place, column in enumerate(columns):
-            self._ask_column(parent, column, Beside(group, place, column.heading))
-        self._show_columns()
+        self._beside.begin(parent, columns)
+        self.changed.emit()
+        self.asked.emit()
 
     def renew(self, messages: Sequence[StoredMessage]) -> None:
         """Put another answer, with a new seed, into the columns of these; they stay as versions."""
-        for message in messages:
-            stats = message.stats
-            assert stats.beside is not None
-            self._settle_column(message, None)
-            sampling = msgspec.structs.replace(stats.sampling, seed=None)
-            self._ask_column(
-                message.parent, AnswerColumn(stats.beside.heading, sampling, stats.system, stats.remote), stats.beside
-            )
-        self._show_columns()
+        self._beside.renew(messages)
+        self.changed.emit()
+        self.asked.emit()
 
     def choose(self, message_id: str) -> None:
         """Go on from one of the answers that stand side by side; the others stay as versions, and are written no
         further."""
-        with self._history.together():
-            for message in self.side_by_side:
-                assert message.stats.beside is not None
-                self._settle_column(message, msgspec.structs.replace(message.stats.beside, chosen=True))
-                if message.id != message_id:
-                    self.answers.stop(message.id)
-            self.talk.go_to(message_id)
+        self._beside.choose(message_id)
         self.changed.emit()
 
     def regenerate(self, parent: str) -> None:
@@ -257,14 +252,7 @@ class ChatSession(QObject):
 
     def go_on(self, message: StoredMessage) -> None:
         """Have the last answer of the branch go on where its text ends."""
-        talk, card = self.talk, self._link.card
-        before = talk.answer_before(message.id)
-        with self._history.together():
-            name, thinking = card.name if card is not None else "", allowed(card, message.stats.thinking)
-            answer = talk.continue_answer(message, name, thinking)
-            self._history.save_message(answer)
-        system, settling = message.stats.system, self._settling(talk, message.id)
-        self.answers.go_on(message, answer, lambda: talk.prompt(message.id, system), before, settling)
+        self._asker.go_on(self.talk, message)
         self.changed.emit()
         self.asked.emit()
 
@@ -333,8 +321,7 @@ class ChatSession(QObject):
 
     def writes_answer(self, draft: Draft) -> bool:
         """True if the draft is the text of an answer, and no message to be answered."""
-        tree = self.talk.tree
-        return bool(draft.begins) or (draft.edited in tree and tree.get(draft.edited).role == "assistant")
+        return self._next.writes_answer(draft)
 
     @property
     def next_tools(self) -> ToolConfig | None:
@@ -342,27 +329,12 @@ class ChatSession(QObject):
         return self.answers.tools.get(self.talk.chat.servers)
 
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
-        """Messages that would be sent now, with ``draft`` in the composer but for its documents, and of those of the
-        folder with what :meth:`stays_in_front`; and the thinking setting to render them."""
-        edited = self.talk.tree.get(draft.edited) if draft.edited else None
-        parent = draft.begins or (edited.parent if edited is not None else self.talk.leaf)
-        some = draft.text.strip() or draft.pictures
-        if self.writes_answer(draft):
-            asked = [ChatMessage.of("assistant", draft.text)] if some else []
-        else:
-            asked = [ChatMessage.of("user", draft.text, pictures=list(draft.pictures))] if some else []
-        prompt = self.talk.prompt(parent, front=self.stays_in_front(draft))
-        return prompt + asked, allowed(self._link.card, self.talk.chat.thinking)
+        """Result of :meth:`NextQuestion.prompt`, and the thinking setting to render it."""
+        return self._next.prompt(draft), allowed(self._link.card, self.talk.chat.thinking)
 
     def stays_in_front(self, draft: Draft) -> list[MessageDocument]:
-        """Documents of the folder that the question before ``draft`` had whole, and that it will be asked with, too."""
-        tree = self.talk.tree
-        begins, edited = (each if each in tree else "" for each in (draft.begins, draft.edited))
-        if self.writes_answer(draft):  # no question: all stays
-            return list(in_front(tree.path(begins or edited)))
-        parent = tree.get(edited).parent if edited else self.talk.leaf
-        next_ones = {each.document.digest for each in self.folder.used}
-        return [each for each in in_front(tree.path(parent)) if each.document.digest in next_ones]
+        """Result of :meth:`NextQuestion.stays_in_front`."""
+        return self._next.stays_in_front(draft)
 
     def last_thinking(self) -> Thinking:
         """Thinking setting of the last answer, as far as the present model knows that."""
@@ -409,75 +381,15 @@ class ChatSession(QObject):
         original: StoredMessage | None = None,
     ) -> None:
         self._queue.pop(self.chat_id, "")
-        self._ask(self.talk, parent, sampling, thinking, overflow, servers, original)
+        self._asker.ask(self.talk, parent, sampling, thinking, overflow, servers, original)
         self.changed.emit()
         self.asked.emit()
-
-    def _ask(
-        self,
-        talk: Conversation,
-        parent: str,
-        sampling: Sampling,
-        thinking: Thinking,
-        overflow: Overflow,
-        servers: Sequence[str],
-        original: StoredMessage | None = None,
-        column: AnswerColumn | None = None,
-        beside: Beside | None = None,
-    ) -> None:
-        """``original`` is the answer that the new one repeats exactly; ``column`` what it is asked with ``beside``
-        others."""
-        like = column or (original.stats if original is not None else None)
-        card, remote = self._link.card, like.remote if like is not None else talk.chat.remote
-        system = like.system if like is not None else None
-        name, thinking = card.name if card is not None else "", allowed(card, thinking)
-        adapter = talk.chat.adapter if original is None else original.stats.adapter
-        if remote is not None:  # the settings of a model here mean nothing there
-            name, thinking, adapter = remote.model, Thinking(), ""
-        with self._history.together():
-            answer = talk.begin_answer(
-                parent, sampling, name, thinking, overflow, adapter, servers, remote, system, beside
-            )
-            self._history.save_message(answer)
-        settling, before = self._settling(talk, parent), talk.answer_before(answer.id)
-        self.answers.begin(answer, lambda: talk.prompt(parent, system), before, original, settling)
-
-    def _settling(self, talk: Conversation, leaf: str) -> Settling | None:
-        """The choice of what is sent of documents that were never asked about; None where there are none."""
-        if first_undecided(talk, leaf) is None:
-            return None
-        tools, before = self.answers.tools.get(talk.chat.servers), self._settled_last
-        after = before if before is not None and not before.over and before.chat == talk.chat.id else None
-        settling = self._settled_last = Settling(self._link, self.tokens, self.meaning, talk, leaf, tools, self, after)
-        settling.kept.connect(self._on_settled)
-        return settling
 
     def _on_settled(self, message: StoredMessage) -> None:
         """The chat may have been left, and come back to, meanwhile."""
         if message.id in self.talk.tree:
             self.talk.tree.put(message)
             self.changed.emit()
-
-    def _ask_column(self, parent: str, column: AnswerColumn, beside: Beside) -> None:
-        """No tools: an answer with calls would go on below itself, and not in its column."""
-        chat = self.talk.chat
-        self._ask(self.talk, parent, column.sampling, chat.thinking, chat.overflow, (), None, column, beside)
-
-    def _show_columns(self) -> None:
-        """Make the first of the answers side by side the end of the branch."""
-        self.talk.go_to(self.ends[0])
-        self.changed.emit()
-        self.asked.emit()
-
-    def _settle_column(self, message: StoredMessage, beside: Beside | None) -> None:
-        """Keep another column of an answer, running or not, None for no column at all."""
-        if self.answers.running(message.id):
-            self.answers.note(message.id, beside=beside)
-            self.talk.tree.put(self.answers.current(message))
-        else:
-            message = message._replace(stats=msgspec.structs.replace(message.stats, beside=beside))
-            self._history.save_message(message)
-            self.talk.tree.put(message)
 
     def _on_updated(self, message: StoredMessage) -> bool:
         """False for a message of another chat."""
@@ -503,7 +415,7 @@ class ChatSession(QObject):
         goes_on, enough = talk.leaf == told.id, talk.rounds(told.id) >= MOST_ROUNDS
         if goes_on and not enough:
             sampling = msgspec.structs.replace(asked.sampling, seed=talk.chat.sampling.seed)
-            self._ask(talk, told.id, sampling, asked.thinking, asked.overflow, asked.servers)
+            self._asker.ask(talk, told.id, sampling, asked.thinking, asked.overflow, asked.servers)
         if talk is not self.talk:
             return
         self.changed.emit()

@@ -14,7 +14,15 @@ from app.chat.session.tokens import DocumentTokens
 from app.command import End, LineCommand
 from app.documents import child
 from app.documents.meaning import PassageEmbeddings, Preparation, Prepared
-from app.documents.plan import LEAST_ROOM, UNKNOWN_CONTEXT, DocumentPlan, answer_room, estimated, planned
+from app.documents.plan import (
+    LEAST_ROOM,
+    UNKNOWN_CONTEXT,
+    DocumentPlan,
+    answer_room,
+    estimated,
+    estimated_prompt,
+    planned,
+)
 from app.documents.records import Document, DocumentPassage, DocumentUse, FoundPassages, MessageDocument, PassageSearch
 from app.history.records import StoredMessage
 from app.language import tr
@@ -115,7 +123,7 @@ class Settling(QObject):
         kept = [*talk.prompt(self._lasting(), front=()), asked]
         card = link.card if talk.chat.remote is None else None
         if card is None or link.idle or link.state is not LinkState.CONNECTED:  # nobody counts, so it is estimated
-            said = sum(len(each.content) for each in kept) // 3
+            said = estimated_prompt(kept)
             context = card.context if card is not None else UNKNOWN_CONTEXT
             self._decide(context, said, said, 0, [estimated(document) for document in self._documents])
             return

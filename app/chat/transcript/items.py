@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from app.chat.context.overflow import DimmedMessages, hidden
 from app.chat.transcript.message import FOOTER_PX, MessageView
+from app.chat.transcript.stats import writer
 from app.history.records import StoredMessage
 
 
@@ -36,6 +38,79 @@ class TranscriptItem:
             self.view.hide()
             self.view.deleteLater()
             self.view = None
+
+
+class ShownMessages:
+    """The messages on show, top to bottom."""
+
+    def __init__(self) -> None:
+        self._items: list[TranscriptItem] = []
+        self.hidden: DimmedMessages | None = None
+        """What the model did not see for the last answer."""
+
+    def __iter__(self) -> Iterator[TranscriptItem]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def beside(self) -> list[TranscriptItem]:
+        """Those that stand side by side, which are the last ones."""
+        return [item for item in self._items if item.beside]
+
+    def get(self, message_id: str) -> TranscriptItem | None:
+        return next((item for item in reversed(self._items) if item.message.id == message_id), None)
+
+    def first_below(self, y: int) -> TranscriptItem | None:
+        """The first message that ends below that place, pixels."""
+        return next((item for item in self._items if item.top + item.height > y), None)
+
+    def show(self, messages: Sequence[StoredMessage], beside: int, column: int) -> None:
+        """These messages, the last ``beside`` of them side by side; widgets of those that stay are kept. ``column``:
+        its width, pixels."""
+        old = {item.message.id: item for item in self._items}
+        self._items = [_kept(old.pop(message.id, None), message, column) for message in messages]
+        for item in old.values():
+            item.drop()
+        for place, item in enumerate(self._items, beside - len(self._items)):
+            if item.beside != (place >= 0):
+                item.beside, item.measured = place >= 0, False
+        self._look_again()
+
+    def update(self, message: StoredMessage) -> TranscriptItem | None:
+        """The record of a message changed; None where it is not on show."""
+        item = self.get(message.id)
+        if item is not None:
+            item.message = message
+            if item.view is not None:
+                item.view.show_message(message)
+                item.measured = False
+            self._look_again()
+        return item
+
+    def dimmed(self, index: int) -> bool:
+        return self.hidden is not None and self.hidden.first <= index < self.hidden.last
+
+    def _look_again(self) -> None:
+        """What is to be said of each beside the others may be something else now."""
+        self.hidden = hidden([item.message for item in self._items])
+        before = ""
+        for item in self._items:
+            item.saved = None
+            model = writer(item.message)
+            item.other_model = before not in ("", model)
+            before = model or before
+
+
+def _kept(item: TranscriptItem | None, message: StoredMessage, column: int) -> TranscriptItem:
+    if item is None:
+        return TranscriptItem(message, estimate(message, column))
+    if item.message != message:
+        item.message, item.measured = message, False
+        if item.view is not None:
+            item.view.show_message(message)
+    return item
 
 
 def estimate(message: StoredMessage, column: int) -> int:

@@ -19,27 +19,21 @@ from app.chat.transcript.footer import Footer
 from app.chat.transcript.offered import MessagePlace, offered
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
-from app.chat.transcript.text.code_block import CodeBlock
 from app.chat.transcript.text.found import Find, MatchPlace
-from app.chat.transcript.text.table_block import TableBlock
-from app.chat.transcript.text.unfinished import steady
+from app.chat.transcript.text.message_text import GAP_PX, Block, MessageText
 from app.chat.transcript.thinking import ThinkingBlock
 from app.chat.transcript.unseen import Veil
 from app.documents.records import MessageDocument
 from app.history.records import StoredMessage, TextSpan
 from app.language import tr
-from app.texts.markdown import GrowingText, MarkdownBlock, merged, parse
+from app.texts.markdown import MarkdownBlock, merged, parse
 from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import named, take_out
 from engine.protocol import ToolCall
 
-Block = TextBlock | CodeBlock | TableBlock
 FoldedT = TypeVar("FoldedT", bound=Folded)
 
-_KINDS: dict[str, type[Block]] = {"text": TextBlock, "code": CodeBlock, "table": TableBlock}
-
-GAP_PX = 10
 FOOTER_PX = {"user": 24, "assistant": 40, "tool": 24}
 """Height of the footer with the gap to the next message, at the usual text size."""
 _LINE_PX = 22
@@ -66,21 +60,18 @@ class MessageView(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._message = message
-        self._spans: Sequence[TextSpan] = message.spans
-        self._tint = False
         self._place = MessagePlace()
-        self._growing: GrowingText | None = None
-        self._blocks: list[Block] = []
-        self._heights: list[int] = []
         self._fitted = 0
         self._thinking: ThinkingBlock | None = None
         self._calls: list[CallBlock] = []
         self._results = [self._folding(ResultBlock(result, theme, self)) for result in message.results]
         self._veil: Veil | None = None
-        self._find: Find | None = None
         self._bubble = QFrame(self) if message.role == "user" else None
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
+        self._text = MessageText(theme, self._bubble or self, plain=self._bubble is not None)
+        self._text.refolded.connect(lambda: self.refolded.emit(self._message.id))
+        self._text.resized.connect(lambda: self.resized.emit(self._message.id))
         self._pictures = ShownPictures(message.pictures, self._bubble) if self._bubble and message.pictures else None
         self._documents: list[DocumentBlock] = []
         self._shown_documents: tuple[MessageDocument, ...] = ()
@@ -97,7 +88,7 @@ class MessageView(QWidget):
 
     @property
     def blocks(self) -> list[Block]:
-        return self._blocks
+        return self._text.blocks
 
     @property
     def thinking(self) -> ThinkingBlock | None:
@@ -121,15 +112,18 @@ class MessageView(QWidget):
 
     def show_message(self, message: StoredMessage) -> None:
         """Show the record as it is now: all of it, its state and its statistics."""
-        self._message, self._spans = message, message.spans
+        self._message, text = message, self._text
         self._show_documents(message.documents)
         if message.state == "streaming":
             calls = tuple(message.calls)
             self.stream(message.content, message.spans, message.thinking, message.stats.thought_s, calls)
-        elif self._growing is not None:
-            self._finish_growing(message.content)
+        elif text.growing:
+            text.finish(message.content, message.spans)
+            self.wait("")
         else:
-            self._show_blocks(self._whole(message), 0, growing=False)
+            text.show_blocks(self._whole(message), message.spans)
+            if text.blocks:
+                self._waiting.hide()
         silent = message.role == "assistant" and not message.content.strip() and not message.calls
         if silent and message.state != "streaming":
             self.wait(UNSAID if message.thinking else tr("The answer is empty."))
@@ -165,33 +159,29 @@ class MessageView(QWidget):
         calls: Sequence[ToolCall] = (),
     ) -> None:
         """The text so far; only blocks from the last one on are rendered again."""
-        self._spans = spans
         self._show_thinking(thinking, thought_s, not text and not calls)
         self.show_calls([ShownCall(call, "done") for call in calls])
-        if self._growing is None:
-            self._growing = GrowingText()
-        first = self._growing.update(steady(text))
-        self._show_blocks(self._growing.blocks, first, growing=True)
+        self._text.grow(text, spans)
         self.wait("" if text or thinking or calls else tr("waiting for the first token"))
 
     def wait(self, words: str) -> None:
         """Show what happens before the first token; "" takes it off."""
         self._waiting.setText(words)
-        self._waiting.setVisible(bool(words) and not self._blocks)
+        self._waiting.setVisible(bool(words) and not self.blocks)
 
     def mark_found(self, find: Find | None, current: MatchPlace | None = None) -> int | None:
         """Mark what ``find`` finds, nothing for None, and the match ``current`` more strongly.
 
         Returns how far below the top that one is, or the first where none is given, pixels; None where there is none.
         """
-        if find is None and self._find is None:
+        if find is None and self._text.find is None:
             return None
-        self._find = find
+        self._text.find = find
         thinking, texts = -1, -1
         if current is not None:
             thinking, texts = (current.ordinal, -1) if current.thinking else (-1, current.ordinal)
         thought = self._mark([self._thinking.body] if self._thinking is not None else [], thinking)
-        said = self._mark([block.view for block in self._blocks], texts)
+        said = self._mark(self._text.views, texts)
         rest = self._mark([fold.body for fold in self.folds if fold is not self._thinking], -1)
         if current is not None:
             return thought if current.thinking else said
@@ -202,7 +192,7 @@ class MessageView(QWidget):
         or the first where that is -1."""
         wanted, top, before = max(0, current), None, 0
         for view in views:
-            count = found.mark(view, self._find, self._theme, current - before if current >= 0 else -1)
+            count = found.mark(view, self._text.find, self._theme, current - before if current >= 0 else -1)
             if before <= wanted < before + count:
                 place = found.reach(view, wanted - before, across=current >= 0)
                 top = view.mapTo(self, QPoint(0, place)).y()
@@ -212,7 +202,7 @@ class MessageView(QWidget):
     def count_found(self, find: Find) -> tuple[int, int]:
         """The matches in what is shown: in the thinking, folded or not, and in the text."""
         thinking = len(find(self._thinking.text)) if self._thinking is not None else 0
-        return thinking, sum(len(find(block.view.toPlainText())) for block in self._blocks)
+        return thinking, sum(len(find(view.toPlainText())) for view in self._text.views)
 
     def set_branch(self, index: int, count: int) -> None:
         self._footer.show_branch(index, count)
@@ -253,17 +243,12 @@ class MessageView(QWidget):
             self._veil.fit()
 
     def set_tint(self, tint: bool) -> None:
-        if tint != self._tint:
-            self._tint = tint
-            for block in self._blocks:
-                block.set_tint(self._spans if tint else None)
+        self._text.set_tint(tint)
 
     def restyle(self) -> None:
         for fold in self.folds:
             fold.restyle()
-        for block in self._blocks:
-            block.restyle()
-            block.set_tint(self._spans if self._tint else None)
+        self._text.restyle()
         self._fitted = 0
 
     def unfold(self, places: Collection[int]) -> None:
@@ -275,16 +260,11 @@ class MessageView(QWidget):
     @property
     def wrapped(self) -> frozenset[int]:
         """The code blocks, counted from the top, whose long lines the person wrapped."""
-        return frozenset(place for place, block in enumerate(self._code_blocks) if block.wrapped)
+        return self._text.wrapped
 
     def wrap(self, places: Collection[int]) -> None:
         """Wrap the long lines of these code blocks, as the person had them before."""
-        for place, block in enumerate(self._code_blocks):
-            block.wrap(place in places)
-
-    @property
-    def _code_blocks(self) -> list[CodeBlock]:
-        return [block for block in self._blocks if isinstance(block, CodeBlock)]
+        self._text.wrap(places)
 
     def fit(self, width: int) -> int:
         """MessagePlace everything for ``width`` pixels; returns the height."""
@@ -336,95 +316,25 @@ class MessageView(QWidget):
         fold.show()
         return fold
 
-    def _finish_growing(self, text: str) -> None:
-        """Blocks stay as they stand (no flicker); only the last may have changed or want its final colours."""
-        assert self._growing is not None
-        first = self._growing.update(text)
-        self._show_blocks(self._growing.blocks, first, growing=False)
-        for widget, block in zip(self._blocks, self._growing.blocks, strict=True):
-            if isinstance(widget, CodeBlock):
-                widget.show_block(block, growing=False)
-        self._growing = None
-        self.wait("")
-
-    def _show_blocks(self, blocks: Sequence[MarkdownBlock], first: int, growing: bool) -> None:
-        for index in range(first, len(blocks)):
-            block = blocks[index]
-            kind = _KINDS[block.kind]
-            if index < len(self._blocks) and not isinstance(self._blocks[index], kind):
-                self._drop(index)
-            if index >= len(self._blocks):
-                self._blocks.append(self._make(block))
-                self._heights.append(0)
-            widget = self._blocks[index]
-            widget.show_block(block, growing and index == len(blocks) - 1)
-            if self._find is not None:
-                found.mark(widget.view, self._find, self._theme)
-            if self._tint:
-                widget.set_tint(self._spans)
-            self._heights[index] = 0
-        self._drop(len(blocks))
-        if blocks:
-            self._waiting.setVisible(False)
-
-    def _make(self, block: MarkdownBlock) -> Block:
-        home = self._bubble or self
-        widget: Block
-        if block.kind == "text":
-            widget = TextBlock(self._theme, home, plain=home is not self)
-        else:
-            widget = _KINDS[block.kind](self._theme, home)
-        if isinstance(widget, TableBlock):
-            widget.show_actions(self._place.near)
-        if isinstance(widget, CodeBlock):
-            widget.refolded.connect(lambda: self._on_refolded(widget))
-        else:
-            widget.resized.connect(lambda: self._on_resized(widget))
-        widget.show()
-        return widget
-
-    def _on_refolded(self, widget: CodeBlock) -> None:
-        if widget in self._blocks:
-            self._heights[self._blocks.index(widget)] = 0
-            self.refolded.emit(self._message.id)
-
-    def _on_resized(self, widget: Block) -> None:
-        if widget in self._blocks:
-            self._heights[self._blocks.index(widget)] = 0
-            if self._tint:
-                widget.set_tint(self._spans)
-            self.resized.emit(self._message.id)
-
-    def _drop(self, start: int) -> None:
-        for widget in self._blocks[start:]:
-            widget.hide()
-            widget.deleteLater()
-        del self._blocks[start:]
-        del self._heights[start:]
-
     def _fit_blocks(self, width: int, whole: bool) -> int:
         y = 0
         if self._thinking is not None:
             height = self._thinking.fit(width)
             self._thinking.setGeometry(0, 0, width, height)
             y = height + GAP_PX
-        for index, widget in enumerate(self._blocks):
-            if whole or not self._heights[index]:
-                self._heights[index] = widget.fit(width)
-            widget.setGeometry(0, y, width, self._heights[index])
-            y += self._heights[index] + GAP_PX
+        y = self._text.fit(y, width, whole)
         for fold in (*self._calls, *self._results):
             height = fold.fit(width)
             fold.setGeometry(0, y, width, height)
             y += height + GAP_PX
-        if not self._blocks and not self._waiting.isHidden():
+        if not self.blocks and not self._waiting.isHidden():
             self._waiting.setGeometry(0, y, width, 20)
             return y + 24
         return y - GAP_PX + 6 if y else 24
 
     def _fit_bubble(self, width: int) -> int:
         assert self._bubble is not None
-        text, (left, top) = self._blocks[0], BUBBLE_PX
+        text, (left, top) = self.blocks[0], BUBBLE_PX
         assert isinstance(text, TextBlock)
         most = int(width * BUBBLE_SHARE) - 2 * left
         shown = self._pictures.fit(most) if self._pictures is not None else QSize(0, 0)
@@ -448,9 +358,7 @@ class MessageView(QWidget):
 
     def _update_actions(self) -> None:
         self._footer.show_actions(*offered(self._message, self._place))
-        for block in self._blocks:
-            if isinstance(block, TableBlock):
-                block.show_actions(self._place.near)
+        self._text.show_actions(self._place.near)
 
     def _name(self) -> None:
         who = WRITERS[self._message.role]

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from PySide6.QtCore import QRect, Qt, QTimer, Signal
+from PySide6.QtCore import QRect, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
-from app.chat.context.overflow import DimmedMessages, hidden
-from app.chat.session.answers import PartialAnswer
 from app.chat.session.tools import ShownCall
 from app.chat.side_by_side.frames import AnswerFrames
-from app.chat.transcript.items import TranscriptItem, estimate
+from app.chat.transcript.items import ShownMessages, TranscriptItem, estimate
+from app.chat.transcript.marks import FoundMarks
 from app.chat.transcript.message import MessageView
-from app.chat.transcript.stats import writer
+from app.chat.transcript.stream_frames import Snapshot, StreamFrames
 from app.chat.transcript.text.blocks import LINE_PX
 from app.chat.transcript.text.found import Find, TextMatch
 from app.chat.transcript.to_end import ToEnd
 from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
-from app.history.search import places
 from app.language import tr
 from app.theme.direction import mirror
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
-FRAME_MS = 33
-PATIENCE = 4
-"""A frame that took long is followed by a pause of this many times as long, so that the window stays at hand."""
 COLUMN_PX = 820
 """The most that the column is wide at the usual text size, and at smaller ones."""
 SIDE_PX = 24
@@ -76,20 +70,13 @@ class Transcript(QScrollArea):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._items: list[TranscriptItem] = []
+        self._items = ShownMessages()
         self._shown = _ShownPath()
         self._tint = False
         self._stick = True
         self._syncing = False
-        self._hit: tuple[str, Find | None] = "", None
-        """A message, and what to mark in it."""
-        self._find: Find | None = None
-        """Matches to mark in every message."""
-        self._current: TextMatch | None = None
-        """The match that is marked more strongly."""
+        self._marks = FoundMarks(self._items)
         self._bar: QWidget | None = None
-        self._pending: dict[str, Callable[[], PartialAnswer]] = {}
-        """Answers with new text."""
         named(self, frameShape=QFrame.Shape.NoFrame, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         named(self, "transcript", title=tr("Conversation"))
         self._page = named(QWidget(), "transcript-page")
@@ -97,15 +84,13 @@ class Transcript(QScrollArea):
         self._columns = AnswerFrames(theme, self._page)
         self._columns.acted.connect(self.acted)
         self._line = UnseenLine(theme, self._page)
-        self._hidden: DimmedMessages | None = None
         self._to_end = ToEnd(theme, self)
         self._to_end.clicked.connect(self.scroll_to_end)
         self._news = False
         """True if text came below what is in sight."""
         self.verticalScrollBar().valueChanged.connect(self._on_scroll)
         self.verticalScrollBar().rangeChanged.connect(self._on_range)
-        self._frame = named(QTimer(self, singleShot=True, interval=FRAME_MS), "transcript-frame")
-        self._frame.timeout.connect(self._paint_stream)
+        self._frames = StreamFrames(self._paint, self)
         theme.changed.connect(self._restyle)
         cast(QApplication, QApplication.instance()).focusChanged.connect(self._on_focus)
 
@@ -115,7 +100,7 @@ class Transcript(QScrollArea):
         return [item.view for item in self._items if item.view is not None]
 
     def view(self, message_id: str) -> MessageView | None:
-        item = self._item(message_id)
+        item = self._items.get(message_id)
         return item.view if item is not None else None
 
     def show_path(
@@ -132,18 +117,10 @@ class Transcript(QScrollArea):
         ``queued``: the one that waits for the model.
         """
         self._shown = _ShownPath(branch, queued, calls, saved)
-        old = {item.message.id: item for item in self._items}
-        self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
-        for item in old.values():
-            item.drop()
-        self._forget_saved()
-        for place, item in enumerate(self._items, beside - len(self._items)):
-            if item.beside != (place >= 0):
-                item.beside, item.measured = place >= 0, False
-        self._columns.show_messages([item.message for item in self._items if item.beside])
-        self._pending.clear()
-        self._hide()
-        self._compare_models()
+        self._items.show(messages, beside, self._column())
+        self._columns.show_messages([item.message for item in self._items.beside])
+        self._frames.clear()
+        self._say_unseen()
         self._sync()
 
     def scroll_to_end(self) -> None:
@@ -152,61 +129,45 @@ class Transcript(QScrollArea):
 
     def update_message(self, message: StoredMessage) -> None:
         """The record of a shown message changed (finished, interrupted)."""
-        item = self._item(message.id)
+        item = self._items.update(message)
         if item is None:
             return
-        self._pending.pop(message.id, None)
-        item.message = message
-        self._forget_saved()
+        self._frames.forget(message.id)
         if item.beside:
             self._columns.update_message(message)
-        if item.view is not None:
-            item.view.show_message(message)
-            item.measured = False
-        self._hide()
-        self._compare_models()
+        self._say_unseen()
         self._sync()
 
-    def _forget_saved(self) -> None:
-        for item in self._items:
-            item.saved = None
-
-    def stream(self, message_id: str, snapshot: Callable[[], PartialAnswer]) -> None:
+    def stream(self, message_id: str, snapshot: Snapshot) -> None:
         """New text has come; ``snapshot`` is asked for all of it when the next frame is painted."""
-        self._pending[message_id] = snapshot
-        if not self._frame.isActive():
-            self._frame.start()
+        self._frames.add(message_id, snapshot)
 
     def stop(self) -> None:
         """Paint no more frames (the program closes)."""
-        self._frame.stop()
+        self._frames.stop()
 
     def wait(self, message_id: str, words: str) -> None:
         """Show what the engine does before the first token of that answer."""
-        item = self._item(message_id)
+        item = self._items.get(message_id)
         if item is not None and item.view is not None:
             item.view.wait(words)
 
     def reveal(self, message_id: str, words: str) -> None:
         """Scroll to the first of ``words`` in that message and mark all of them there; "" marks none anywhere."""
-        self._hit = (message_id, (lambda text: places(text, words)) if words else None)
-        item = self._item(message_id)
-        self._mark_all()
+        self._marks.lead_to(message_id, words)
+        item = self._items.get(message_id)
         if item is not None:
-            self._bring(item, lambda: self._mark(item), always=True)
+            self._bring(item, always=True)
 
     def mark(self, find: Find | None) -> None:
         """Mark what ``find`` finds in every message, nothing for None; new messages, too."""
-        self._find, self._current = find, None
-        self._mark_all()
+        self._marks.seek(find)
 
     def show_match(self, match: TextMatch | None) -> None:
         """Mark this one of the matches more strongly, and scroll to it where it is out of sight; what is folded over it
         is unfolded."""
-        before, self._current = self._current, match
-        if before is not None and (old := self._item(before.message)) is not None:
-            self._mark(old)
-        item = self._item(match.message) if match is not None else None
+        self._marks.step_to(match)
+        item = self._items.get(match.message) if match is not None else None
         if match is None or item is None:
             return
         if match.place.thinking and 0 not in item.unfolded:
@@ -214,13 +175,13 @@ class Transcript(QScrollArea):
             item.measured = False
             if item.view is not None:
                 item.view.unfold(item.unfolded)
-        self._bring(item, lambda: self._mark(item))
+        self._bring(item)
 
     def mark_again(self, message_id: str) -> None:
         """Mark a message whose text grew."""
-        item = self._item(message_id)
+        item = self._items.get(message_id)
         if item is not None:
-            self._mark(item)
+            self._marks.mark(item)
 
     def count_found(self, message_id: str, find: Find) -> tuple[int, int] | None:
         """The matches in the thinking and in the text of a message that has a widget."""
@@ -230,8 +191,8 @@ class Transcript(QScrollArea):
     @property
     def first_in_sight(self) -> str:
         """The id of the message at the top of what is seen, "" for none."""
-        value = self.verticalScrollBar().value()
-        return next((item.message.id for item in self._items if item.top + item.height > value), "")
+        item = self._items.first_below(self.verticalScrollBar().value())
+        return item.message.id if item is not None else ""
 
     def set_bar(self, bar: QWidget) -> None:
         """A bar over the text's top right (left in a mirrored window), as wide as it wants where there is room."""
@@ -277,32 +238,10 @@ class Transcript(QScrollArea):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _keep(self, item: TranscriptItem | None, message: StoredMessage) -> TranscriptItem:
-        if item is None:
-            return TranscriptItem(message, estimate(message, self._column()))
-        if item.message != message:
-            item.message, item.measured = message, False
-            if item.view is not None:
-                item.view.show_message(message)
-        return item
-
-    def _hide(self) -> None:
+    def _say_unseen(self) -> None:
         """Say what the model did not see for the last answer."""
-        self._hidden = hidden([item.message for item in self._items])
-        self._line.say(self._hidden.sentence if self._hidden is not None else "")
-
-    def _dimmed(self, index: int) -> bool:
-        return self._hidden is not None and self._hidden.first <= index < self._hidden.last
-
-    def _compare_models(self) -> None:
-        before = ""
-        for item in self._items:
-            model = writer(item.message)
-            item.other_model = before not in ("", model)
-            before = model or before
-
-    def _item(self, message_id: str) -> TranscriptItem | None:
-        return next((item for item in reversed(self._items) if item.message.id == message_id), None)
+        hidden = self._items.hidden
+        self._line.say(hidden.sentence if hidden is not None else "")
 
     def _column(self) -> int:
         return max(120, min(column_px(self._theme), self._room()) - 2 * SIDE_PX)
@@ -315,20 +254,18 @@ class Transcript(QScrollArea):
         """The width without the scroll bar, shown or not: nothing moves when it comes."""
         return self.width() - self.verticalScrollBar().sizeHint().width()
 
-    def _paint_stream(self) -> None:
-        pending, self._pending = self._pending, {}
-        began, painted = time.monotonic(), False
+    def _paint(self, pending: dict[str, Snapshot]) -> bool:
+        """Paint new text of answers; False where none of them has a widget."""
+        painted = False
         for message_id, snapshot in pending.items():
-            item = self._item(message_id)
+            item = self._items.get(message_id)
             if item is not None and item.view is not None:
                 item.view.stream(*snapshot())
                 item.measured, painted = False, True
-        if not painted:
-            return
-        self._news = not self._stick
-        self._sync()
-        spent = 1000 * (time.monotonic() - began)
-        self._frame.setInterval(round(max(FRAME_MS, PATIENCE * spent)))
+        if painted:
+            self._news = not self._stick
+            self._sync()
+        return painted
 
     def _on_scroll(self) -> None:
         if not self._syncing:
@@ -344,7 +281,7 @@ class Transcript(QScrollArea):
 
     def _on_refolded(self, message_id: str) -> None:
         """A message was folded or unfolded by the person: it stays where it is, and what follows makes room."""
-        item = self._item(message_id)
+        item = self._items.get(message_id)
         if item is not None and item.view is not None:
             item.unfolded = frozenset(place for place, fold in enumerate(item.view.folds) if fold.open)
             item.wrapped = item.view.wrapped
@@ -354,10 +291,10 @@ class Transcript(QScrollArea):
             self._on_scroll()
 
     def _on_resized(self, message_id: str) -> None:
-        if (item := self._item(message_id)) is not None:
+        if (item := self._items.get(message_id)) is not None:
             item.measured = False
             self._sync()
-            self._mark(item)  # its text was made again
+            self._marks.mark(item)  # its text was made again
 
     def _sync(self) -> None:
         """Make positions, heights and widgets agree. What the reader looks at stays where it is."""
@@ -389,18 +326,19 @@ class Transcript(QScrollArea):
         if self._stick:
             return None
         value = self.verticalScrollBar().value()
-        item = next((item for item in self._items if item.top + item.height > value), None)
+        item = self._items.first_below(value)
         return (item, value - item.top) if item is not None else None
 
     def _place(self, anchor: tuple[TranscriptItem, int] | None) -> None:
         y = TOP_PX
         left, width = (self._room() - self._column()) // 2, self._column()
+        hidden = self._items.hidden
         for index, item in enumerate(self._items):
-            if self._hidden is not None and index == self._hidden.line:
+            if hidden is not None and index == hidden.line:
                 self._line.setGeometry(left, y, width, self._line.room)
                 y += self._line.room
             if item.beside:
-                y = self._columns.place(self._items[index:], y, self._room())
+                y = self._columns.place(self._items.beside, y, self._room())
                 break
             item.left, item.top = left, y
             y += item.height
@@ -425,7 +363,7 @@ class Transcript(QScrollArea):
             assert item.view is not None
             item.view.set_beside(item.beside)
             item.view.set_last(last, item.message.id == self._shown.queued)
-            item.view.set_dimmed(self._dimmed(index))
+            item.view.set_dimmed(self._items.dimmed(index))
             item.view.show_model(item.other_model)
             item.view.set_branch(*((0, 1) if item.beside else self._shown.branch(item.message.id)))
             if item.message.state != "streaming" and item.view.show_calls(self._shown.calls(item.message)):
@@ -452,31 +390,17 @@ class Transcript(QScrollArea):
         view.show()
         item.view = view
         item.measured = False
-        self._mark(item)
+        self._marks.mark(item)
 
-    def _mark_all(self) -> None:
-        for item in self._items:
-            self._mark(item)
-
-    def _mark(self, item: TranscriptItem) -> int | None:
-        """Mark what was found in a message; returns how far below its top the current match is, or the first one."""
-        if item.view is None:
-            return None
-        if self._find is None:
-            return item.view.mark_found(self._hit[1] if item.message.id == self._hit[0] else None)
-        current = self._current
-        here = current is not None and current.message == item.message.id
-        return item.view.mark_found(self._find, current.place if current is not None and here else None)
-
-    def _bring(self, item: TranscriptItem, mark: Callable[[], int | None], always: bool = False) -> None:
-        """Scroll to the place in a message that ``mark`` returns; where it is in sight only if ``always``."""
+    def _bring(self, item: TranscriptItem, always: bool = False) -> None:
+        """Scroll to what is marked in a message; where it is in sight only if ``always``."""
         self._stick = False
         bar, height = self.verticalScrollBar(), self.viewport().height()
         if item.view is None or not item.measured:
             if item.view is None:
                 bar.setValue(item.top)
             self._sync()
-        place = item.top + (mark() or 0)
+        place = item.top + (self._marks.mark(item) or 0)
         covered = BAR_PX + self._bar.height() if self._bar is not None and not self._bar.isHidden() else 0
         in_sight = bar.value() + covered <= place <= bar.value() + height - LINE_PX
         if always or not in_sight:
@@ -496,7 +420,7 @@ class Transcript(QScrollArea):
             item.measured = False
             if item.view is not None:
                 item.view.restyle()
-                self._mark(item)
+                self._marks.mark(item)
         self._sync()
 
     def _on_focus(self, _old: QWidget | None, new: QWidget | None) -> None:

@@ -32,7 +32,8 @@ class PassagesWiring(QObject):
         meaning, ahead = session.meaning, session.ahead
         meaning.model = lambda: chosen(store.settings.passages, library.stored)
         library.stored_changed.connect(lambda: page.passages.offer_models(library.stored))
-        library.stored_changed.connect(ahead.refresh)
+        for look in (ahead.refresh, ahead.retry):  # another file may lie at the same path
+            library.stored_changed.connect(look)
         store.changed.connect(lambda names: ahead.refresh() if "passages" in names else None)
         page.passages.find_asked.connect(find)
         meaning.kept.keep(history.document_digests())

@@ -172,20 +172,51 @@ def test_a_stop_ends_it_after_some_texts(embedder: Embedder, folder: Path) -> No
     run(embedder, folder)
 
 
-def test_it_gives_way_to_answers_and_waits_for_measurements(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_way_to_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rests: list[float] = []
-    alone = [True, True, False]
-    embedder = Embedder(lambda: True, lambda: alone.pop(0) if alone else False)
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
+    embedder = Embedder(lambda: True)
     monkeypatch.setattr(stopping.current(), "wait", rests.append)
     began = time.monotonic()
     _, _, events = run(embedder, folder, TEXTS[:3])
     took = time.monotonic() - began
     embedder.close()
     assert [event.first for event in events] == [0, 1, 2]
-    assert alone == [], "what was measured was waited for"
     assert len(rests) == 2, "between two texts, and not after the last"
     assert 0 < sum(rests) <= module.WAITS * took
+
+
+@pytest.mark.parametrize(("way", "end"), [("measured", ""), ("stopped", "Stopped"), ("closed", "OperationFailed")])
+def test_it_waits_for_measurements_until_they_or_it_end(folder: Path, way: str, end: str) -> None:
+    measured, asked, stop, ends = [True], threading.Event(), stopping.Stop(), list[str]()
+
+    def alone() -> bool:
+        asked.set()
+        return measured[0]
+
+    def work() -> None:
+        try:
+            with stopping.stoppable(stop):
+                run(embedder, folder, TEXTS[:1])
+            ends.append("")
+        except (stopping.Stopped, OperationFailed) as error:
+            ends.append(type(error).__name__)
+
+    embedder = Embedder(alone=alone)
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert asked.wait(60)
+    embedder.look()  # it is still measured
+    assert (embedder.bytes, ends) == (0, [])
+    if way == "measured":
+        measured[0] = False
+        embedder.look()
+    elif way == "stopped":
+        stop.set()
+    else:
+        embedder.close()
+    thread.join(60)
+    assert ends == [end]
+    embedder.close()
 
 
 def test_an_engine_that_failed_is_begun_again(

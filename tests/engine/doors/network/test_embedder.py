@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from websockets.sync.client import connect
 
 from engine import protocol as p
 from engine.protocol import operations
+from engine.services.experiments.served import served_engine
 from tests.kit.checkpoints import LETTERS, write_model, write_small
 from tests.kit.servers import TOKEN, Client, Serving
 
@@ -38,8 +40,16 @@ def serving(folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.Monk
 
 def call(client: Client, folder: Path | str, texts: list[str]) -> list[p.Message]:
     """What the engine says of the call, to its end."""
+    send(client, folder, texts)
+    return heard(client)
+
+
+def send(client: Client, folder: Path | str, texts: list[str]) -> None:
     request = msgspec.Raw(msgspec.json.encode(p.EmbedTexts(model=str(folder), texts=texts)))
     client.send(p.Call(id="c", operation=operations.EMBED_TEXTS.name, request=request))
+
+
+def heard(client: Client) -> list[p.Message]:
     found: list[p.Message] = []
     while not found or isinstance(found[-1], p.CallEvent):
         message = client.receive()
@@ -85,6 +95,12 @@ def test_both_models_stay_and_each_is_asked_by_its_name(serving: Serving, folder
         held = serving.server.residency.embedder.bytes
         assert held > 0
         assert f'kvasir_memory_bytes{{owner="embedder",scope="process"}} {held}\n' in http.get("/metrics").text
+        embedder = serving.server.residency.embedder
+        with served_engine(serving.server.hub, serving.server.residency):
+            send(client, folders[1], ["abc"])
+            while not embedder._waiting:
+                time.sleep(0.01)
+        assert isinstance(heard(client)[-1], p.CallAnswer), "what waited for the end of a measurement"
         (gone,) = call(client, folders[1] / "gone", ["abc"])
         assert isinstance(gone, p.Error)
         assert "gone" in gone.message
