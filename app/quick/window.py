@@ -8,7 +8,8 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QCloseEvent, QCursor, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
-from app.chat.composer import PLACEHOLDER, MessageEdit
+from app.chat.composer import PLACEHOLDER
+from app.chat.message_edit import MessageEdit
 from app.chat.transcript.shown import ShownBranch
 from app.chat.transcript.transcript import Transcript
 from app.language import tr

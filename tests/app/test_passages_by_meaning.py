@@ -34,6 +34,7 @@ from app.theme.widgets import ElidedLabel
 from engine import protocol as p
 from engine.protocol import EmbeddedTexts, EmbedTexts, RemoteModel, StoredModel, TextEmbeddings
 from engine.protocol.library import ModelFormat
+from tests.app.conftest import ask as say
 from tests.kit.checkpoints import LETTERS, write_model
 from tests.kit.operations import RealOperations
 
@@ -533,6 +534,7 @@ def test_without_a_model_nothing_is_read_and_with_one_it_begins(qtbot, chatting:
 
 @pytest.mark.parametrize("over", ["engine", "model", "question"])
 def test_what_hindered_is_tried_again_once_it_is_over(qtbot, chatting: WindowProgram, fake: Any, over: str) -> None:
+    say(qtbot, chatting, "Hello")  # what stands in the composer stays in a chat that is begun
     fake.refuses = "The model does not fit."
     attach(chatting)
     qtbot.waitUntil(lambda: said_ahead(chatting) == "Not read by meaning yet: The model does not fit.")
