@@ -14,6 +14,8 @@ from pathlib import Path
 from kit import checks, freeze, layout, python_tree
 from kit.layout import DIST, PROGRAM
 
+sys.path.append(str(layout.ROOT))  # the kernels' part reads the engine's lists of GPU packs
+
 FIXED = {"PYTHONHASHSEED": "1"}
 """Sets of constants are written into bytecode in the order of their hashes."""
 
