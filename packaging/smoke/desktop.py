@@ -24,13 +24,13 @@ ENTRY = "/usr/share/applications/kvasir.desktop"
 
 
 def libraries() -> list[str]:
-    """Debian packages of what app/preflight.py names, and a font: any desktop has them."""
-    place = importlib.util.spec_from_file_location("preflight", ROOT / "app/preflight.py")
+    """Debian packages of what app/system_libraries.py names, and a font: any desktop has them."""
+    place = importlib.util.spec_from_file_location("system_libraries", ROOT / "app/system_libraries.py")
     assert place is not None
     assert place.loader is not None
-    preflight = importlib.util.module_from_spec(place)
-    place.loader.exec_module(preflight)
-    named = [library.package for library in preflight.CORE + preflight.XCB + preflight.WAYLAND]
+    lists = importlib.util.module_from_spec(place)
+    place.loader.exec_module(lists)
+    named = [library.package for library in lists.CORE + lists.XCB + lists.WAYLAND]
     return [*dict.fromkeys(named), "fonts-dejavu-core"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from kit import depends, elf
 from kit.sonames import OPTIONAL, PACKAGES
 
-from app import preflight
+from app import system_libraries
 from tests.packaging import linux_standin
 
 
@@ -62,7 +62,7 @@ def test_reads_what_the_dynamic_section_says() -> None:
 
 
 def test_the_window_s_start_names_the_same_packages() -> None:
-    for library in (*preflight.CORE, *preflight.XCB, *preflight.WAYLAND):
+    for library in (*system_libraries.CORE, *system_libraries.XCB, *system_libraries.WAYLAND):
         assert PACKAGES[library.soname].split(" | ")[-1] == library.package
 
 

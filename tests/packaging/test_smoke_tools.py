@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sqlite3
+import subprocess
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 from smoke import debian, desktop, dialogue, leftovers, listing, programs, roots, startup, terminal, traces
 from smoke.report import Report
+
+ROOT = Path(__file__).parents[2]
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -157,8 +161,17 @@ def test_the_type_of_gguf_files(tmp_path: Path) -> None:
     assert desktop.gguf_type(tmp_path / "nothing") == ""
 
 
-def test_a_desktops_libraries_are_those_of_the_preflight() -> None:
-    assert {"libxcb-cursor0", "libegl1", "fonts-dejavu-core"} <= set(desktop.libraries())
+def test_the_trial_of_packages_needs_no_more_than_python() -> None:
+    """It runs on the system's Python, in which nothing of Kvasir's or its libraries is installed."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import smoke.run; from smoke import desktop; "
+        "print(*desktop.libraries())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, ROOT / "packaging"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"libxcb-cursor0", "libegl1", "fonts-dejavu-core"} <= set(done.stdout.split())
 
 
 def test_the_age_of_an_archive_is_in_its_name() -> None:
