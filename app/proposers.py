@@ -42,4 +42,4 @@ def offered(kind: str) -> str:
 def color(theme: Theme, key: str) -> str:
     """The proposer's colour as ``#rrggbb``."""
     one = proposer(key)
-    return theme.tint(one.color, one.share, "panel")
+    return theme.shade(one.color, one.share)

@@ -14,7 +14,9 @@ from engine.protocol import PAGE_STATES
 BLANK = (RESERVED + FILLS) * (HUES + 1)
 """The code of a cell that is no page."""
 _GROUND, _FREE, _FAINT, _SHARED, _FIRST = range(5)
-_SOFT = 0.42
+_SOFT, _SOFT_EDGED = 0.42, 0.75
+_LINE, _LINE_EDGED = 1.0, 0.63
+"""Shares of their colours in a soft cell and in a free one, and in high contrast."""
 _OPAQUE = 0xFF << 24
 
 
@@ -25,16 +27,23 @@ def code(states: np.ndarray | int, hues: np.ndarray | int) -> np.ndarray:
 
 def empty_color(theme: Theme) -> str:
     """Colour of a page that holds nothing: one that was evicted, or that is only reserved."""
-    return mix(theme.tokens.mute, theme.tokens.raised, 0.45)
+    return theme.shade("mute", 0.45, "raised")
+
+
+def free_color(theme: Theme, ground: str = "panel") -> str:
+    """Colour of a page that nothing was written to: a hairline's, which in high contrast is told from other pages by
+    being darker than they are, and yet has three times the luminance of the ground."""
+    return theme.tint("line", _LINE_EDGED if theme.edged else _LINE, ground)
 
 
 def palette(theme: Theme, ground: str = "panel") -> list[int]:
     """The colours that tiles name, as QRgb: a hue is followed by its soft version."""
     t = theme.tokens
     under = getattr(t, ground)
-    found = [under, t.raised, empty_color(theme), t.violet]
+    found = [under, free_color(theme, ground), empty_color(theme), t.violet]
+    soft = _SOFT_EDGED if theme.edged else _SOFT
     for hue in (t.mute, *theme.chat_hues):
-        found += [hue, mix(hue, under, _SOFT)]
+        found += [hue, mix(hue, under, soft)]
     return [_OPAQUE | int(value[1:], 16) for value in found]
 
 

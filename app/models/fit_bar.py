@@ -56,7 +56,7 @@ class FitBar(QWidget):
         whole = QRectF(self.rect()).adjusted(0, 1, 0, -1)
         painter.fillRect(whole, theme.color("raised"))
         scale = whole.width() / max(parts.needed, parts.budget, 1)
-        colours = (theme.tokens.accent, theme.tokens.teal, theme.tint("mute", 0.5, "panel"))
+        colours = (theme.tokens.accent, theme.tokens.teal, theme.shade("mute", 0.5))
         left = 0.0
         for amount, colour in zip(parts[:3], colours, strict=True):
             width = amount * scale

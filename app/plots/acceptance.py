@@ -26,6 +26,7 @@ class AcceptanceChart(Chart):
         super().__init__(tr("Acceptance rate by draft position"), theme)
         self._shown: list[Acceptance] = []
         self._new = self._ever = False
+        self.title.short = tr("Acceptance rate")
         self._plot = BarPlot(theme)
         self._plot.scale = lambda share: f"{100 * share:.0f} %"
         self._legend = self.small_label()

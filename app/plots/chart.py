@@ -18,6 +18,7 @@ from engine.protocol import Telemetry
 POINTS = 600
 MAX_MARKS = 6
 NARROW_PX = 180
+MARGIN_PX, NARROW_MARGIN_PX = 14, 10
 LEAST_PX = 150
 """Width of a chart below which its words would not stand next to each other; the strip is scrolled then."""
 
@@ -34,7 +35,7 @@ class Chart(QWidget):
         self.figure = Figure("–", "figure")
         self.narrow = False
         self.head = fill(QHBoxLayout(), (self.title, 1), self.figure)
-        self.column = fill(QVBoxLayout(self), self.head, margins=(14, 10, 14, 8), spacing=4)
+        self.column = fill(QVBoxLayout(self), self.head, margins=(MARGIN_PX, 10, MARGIN_PX, 8), spacing=4)
         theme.changed.connect(self._fit)
         self._fit()
 
@@ -59,15 +60,21 @@ class Chart(QWidget):
         if (narrow := event.size().width() < self.theme.px(NARROW_PX)) != self.narrow:
             self.narrow = narrow
             set_role(self.figure, "small-figure" if narrow else "figure")
+            side = NARROW_MARGIN_PX if narrow else MARGIN_PX
+            self.column.setContentsMargins(side, 10, side, 8)
 
     def set_figure(self, text: str, short: str = "") -> None:
         """``short`` is shown where the whole figure leaves the title no room."""
-        name = self.title.fontMetrics().horizontalAdvance(self.title.short or self.title.text())
-        figure, margins = self.figure.fontMetrics().horizontalAdvance(text), self.column.contentsMargins()
-        room = self.width() - margins.left() - margins.right() - self.head.spacing()
-        text = short if short and name + figure > room else text
+        text = short if short and self.room_for(text) < 0 else text
         if text != self.figure.text():
             self.figure.setText(text)
+
+    def room_for(self, figure: str) -> int:
+        """Pixels that the head has left beside this figure and a title as short as it may be; negative if none."""
+        margins = self.column.contentsMargins()
+        taken = margins.left() + margins.right() + (self.head.count() - 1) * self.head.spacing()
+        taken += self.title.fontMetrics().horizontalAdvance(self.title.short or self.title.text())
+        return self.width() - taken - self.figure.fontMetrics().horizontalAdvance(figure)
 
     def small_label(self) -> LegendLabel:
         """A line of rich text below the plot that never widens its chart: the five share the width evenly."""

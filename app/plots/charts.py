@@ -11,11 +11,14 @@ from app.charts.scale import nice_ceiling
 from app.language import tr
 from app.plots import words
 from app.plots.chart import TimeChart
-from app.plots.why import WhyButton
+from app.plots.why import TITLE, WhyButton
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, tip
 from app.words import kv_cached, size
 from engine.protocol import Telemetry
+
+_WIDEST = "9,999.9"
+"""A token rate as wide as they come."""
 
 
 class RateChart(TimeChart):
@@ -27,6 +30,7 @@ class RateChart(TimeChart):
         self._plot.scale = words.count
         self._captions = [ElidedLabel("", "tiny") for _ in range(2)]
         self.why = WhyButton("plots.why.chart")
+        self.title.short = tr("Tokens/s")
         self.head.insertWidget(1, self.why)
         for caption in self._captions:
             self.column.addWidget(caption)
@@ -34,7 +38,19 @@ class RateChart(TimeChart):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.why.shorten(self.narrow)
+        self._share_head()
+
+    def recolour(self) -> None:
+        super().recolour()
+        self._share_head()
+
+    def room_for(self, figure: str) -> int:
+        return super().room_for(figure) - self.why.sizeHint().width()
+
+    def _share_head(self) -> None:
+        """Shorten the question where the title would else be cut, whatever the figure is: no word jumps with it."""
+        wide = self.why.fontMetrics().horizontalAdvance
+        self.why.shorten(self.room_for(_WIDEST) < wide(TITLE) - wide(self.why.text()))
 
     def values(self, frame: Telemetry) -> tuple[float, ...]:
         return frame.prefilled_per_second, frame.generated_per_second
@@ -46,14 +62,14 @@ class RateChart(TimeChart):
         # Prefill is tens of times faster than decoding: on one scale the line would lie on the floor.
         highest = float(prefilled.max())
         self._prefill.set(ages, prefilled * (0.5 * top / highest if highest else 0.0))
-        self.set_figure(words.rate(frame))
+        self.set_figure(words.rate(frame), words.count(round(frame.generated_per_second)))
         for caption, text in zip(self._captions, words.latency(frame), strict=True):
             caption.short = text.removesuffix(words.LIMIT)
             caption.setText(text)
         self.setToolTip(tip(words.details(frame)))
 
     def colors(self) -> list[str]:
-        return [self.theme.tint("violet", 0.35, "panel"), self.theme.tokens.accent]
+        return [self.theme.shade("violet", 0.35), self.theme.tokens.accent]
 
 
 class MemoryChart(TimeChart):
@@ -101,12 +117,12 @@ class MemoryChart(TimeChart):
         """(colour, name) from the bottom of the stack to its top."""
         theme = self.theme
         return [
-            (theme.tint("mute", 0.2, "panel"), tr("other programs")),
+            (theme.shade("mute", 0.2), tr("other programs")),
             (theme.tokens.accent, tr("weights")),
             (theme.tokens.teal, tr("KV in use")),
-            (theme.tint("teal", 0.6, "panel"), tr("KV cached")),
-            (theme.tint("teal", 0.28, "panel"), tr("KV free (reserved)")),
-            (theme.tint("mute", 0.5, "panel"), tr("program")),
+            (theme.shade("teal", 0.6), tr("KV cached")),
+            (theme.shade("teal", 0.28), tr("KV free (reserved)")),
+            (theme.shade("mute", 0.5), tr("program")),
         ]
 
     def _details(self, frame: Telemetry) -> str:
@@ -168,7 +184,7 @@ class GpuChart(TimeChart):
         self.setToolTip(tip("\n".join(about)))
 
     def colors(self) -> list[str]:
-        return [self.theme.tint("accent", 0.45, "panel"), self.theme.tokens.warn, self.theme.tokens.violet]
+        return [self.theme.shade("accent", 0.45), self.theme.tokens.warn, self.theme.tokens.violet]
 
     def recolour(self) -> None:
         super().recolour()

@@ -51,7 +51,7 @@ class PagesChart(Chart):
         self.set_figure(words.pages(pages), tr("{used:,} in use", used=used))
         empty = pages.used * PAGE_TOKENS - pages.live_tokens
         of = tr("of {n:,} pages", n=pages.total)
-        unused = tr("{percent:.1f} % unused slots", percent=100 * waste(pages))
+        unused = self._caption.short = tr("{percent:.1f} % unused slots", percent=100 * waste(pages))
         self._caption.setText(f"{of} · {unused}")
         together = self.map.together
         if together == 1:

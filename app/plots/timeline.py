@@ -152,12 +152,12 @@ class TimelinePlot(TimePlot):
 def color_of(theme: Theme, phase: Phase) -> str:
     tokens = theme.tokens
     return {
-        "waiting": theme.tint("mute", 0.4, "panel"),
+        "waiting": theme.shade("mute", 0.4),
         "prefill": tokens.violet,
         "decode": tokens.accent,
-        "paused": theme.tint("accent", 0.35, "panel"),
+        "paused": theme.shade("accent", 0.35),
         "preempted": tokens.warn,
-        "swapped": theme.tint("warn", 0.5, "panel"),
+        "swapped": theme.shade("warn", 0.5),
     }.get(phase, tokens.mute)
 
 
@@ -190,7 +190,9 @@ class TimelineChart(Chart):
     def refresh(self) -> None:
         if self._frame is None:
             return
-        self.set_figure(words.in_time(self._frame.services) or words.queue(self._frame.queue))
+        queue = self._frame.queue
+        short = tr("{n} running", n=queue.running) if queue.running else ""
+        self.set_figure(words.in_time(self._frame.services) or words.queue(queue), short)
         self.figure.setToolTip(tip(words.targets(self._frame.services)))
         self._number()
         self.plot.marks = self._marks.ages(self._frame.time)

@@ -241,7 +241,7 @@ def one_line(frame: Telemetry) -> str:
         queue(frame.queue),
     ]
     if share != "–":
-        parts.append(tr("{share} accepted", share=share))
+        parts.append(tr("{share} of drafts accepted", share=share))
     if (tokens := per_step(frame.acceptance)) is not None:
         parts.append(tokens_per_step(tokens))
     if frame.gpu is not None:

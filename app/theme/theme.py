@@ -95,6 +95,8 @@ DARK_HUES = ("#45b8c8", "#e27fb0", "#b7c356", "#5b8cff", "#d98a5b", "#7fd0a4", "
 LIGHT_HUES = ("#127785", "#b8417d", "#6d7a12", "#2f62e0", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
 """Colours of chats in the page map and the prefix tree, in the order in which they are given out."""
 
+_LEAST_SHARE = 0.4
+
 
 def mix(over: str, under: str, share: float) -> str:
     """``share`` of the colour ``over`` painted on the colour ``under``, as ``#rrggbb``."""
@@ -178,6 +180,11 @@ class Theme(QObject):
     def tint(self, name: str, share: float = 0.22, under: str = "bg") -> str:
         """The token ``name`` mixed into another token: the background of a drafted word, a notice, a badge."""
         return mix(getattr(self.tokens, name), getattr(self.tokens, under), share)
+
+    def shade(self, name: str, share: float, under: str = "panel") -> str:
+        """The token ``name`` mixed into another token: a part of a picture that stands back. In high contrast it has
+        three times the luminance of the ground (WCAG for graphics) from a ``share`` of 0.2 on."""
+        return self.tint(name, _LEAST_SHARE + (1 - _LEAST_SHARE) * share if self.edged else share, under)
 
     def set_mode(self, mode: Mode) -> None:
         self._mode = mode

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 from app.charts.legend import LegendLabel
 from app.charts.raster import draw_cells
 from app.charts.scale import Scale, fitting
-from app.charts.tiles import empty_color
+from app.charts.tiles import empty_color, free_color
 from app.lab.pictures import Miniature, PictureView, PlotView, words
 from app.lab.pictures.drafts import lines_of
 from app.lab.pictures.examples import EXAMPLES
@@ -297,7 +297,7 @@ def test_cells_beyond_the_pixels_stay_visible(view, theme):
 
 def test_pages_have_their_owners_colours_and_empty_ones_are_grey(view, theme):
     drawn = show(view, Pages(owners=[0] * 10 + [1] * 10 + [-1] * 20, filled=[1.0] * 10 + [0.0] * 10 + [0.0] * 20))
-    first, empty, free = theme.chat_hues[0], empty_color(theme), theme.tokens.raised
+    first, empty, free = theme.chat_hues[0], empty_color(theme), free_color(theme)
     assert drawn[first] == drawn[empty] == drawn[free] / 2
     assert theme.chat_hues[1] not in drawn
     assert view.accessibleDescription() == (
@@ -493,7 +493,7 @@ def test_pages_lie_where_the_mouse_finds_them_at_every_resolution(theme, ratio):
             color = drawn.pixelColor(x, y).name()
             if said and color != "#000000":
                 owner = owners[int(said.removeprefix("Page ").partition(":")[0])]
-                assert color == (theme.tokens.raised if owner < 0 else theme.chat_hues[owner])
+                assert color == (free_color(theme) if owner < 0 else theme.chat_hues[owner])
                 found[owner] += 1
     assert len(found) == 9
 

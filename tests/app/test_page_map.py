@@ -104,11 +104,11 @@ def test_the_image_shows_states_and_owners_and_changes_where_they_do(theme):
     assert (canvas.cell, canvas.columns, canvas.rows) == (14, 10, 10)
     assert color_at(canvas, 3).name() == theme.chat_hues[0]
     assert color_at(canvas, 12).name() == theme.tokens.violet
-    assert color_at(canvas, 50).name() == theme.tokens.raised
+    assert color_at(canvas, 50).name() == tiles.free_color(theme)
     states[50] = "shared"
     assert not canvas.show(decode(page_map(states, [1] * 20 + [0] * 80)), 140, 200, grows=True)
     assert color_at(canvas, 50).name() == theme.tokens.violet
-    assert color_at(canvas, 51).name() == theme.tokens.raised
+    assert color_at(canvas, 51).name() == tiles.free_color(theme)
     theme.set_mode("light")
     canvas.recolour()
     assert color_at(canvas, 12).name() == theme.tokens.violet
@@ -139,7 +139,7 @@ def test_swapped_pages_follow_on_a_row_of_their_own(theme):
     assert canvas.page_at(5, 14 + 5) == 10
     assert canvas.page_at(6 * 14, 14 + 5) is None
     frame_of_first = QColor(canvas.image.pixel(0, 2 * 14))
-    assert frame_of_first.name() not in (theme.tokens.panel, theme.tokens.raised)
+    assert frame_of_first.name() not in (theme.tokens.panel, tiles.free_color(theme))
 
 
 def test_in_little_room_pages_share_squares_and_the_busiest_shows(theme):
@@ -150,7 +150,7 @@ def test_in_little_room_pages_share_squares_and_the_busiest_shows(theme):
     assert canvas.together > 1
     assert canvas.rows * canvas.cell <= 110
     assert color_at(canvas, 1001).name() == theme.tokens.violet
-    assert color_at(canvas, 9000).name() == theme.tokens.raised
+    assert color_at(canvas, 9000).name() == tiles.free_color(theme)
 
 
 def test_an_empty_pool_is_an_empty_image(theme):

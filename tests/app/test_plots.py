@@ -107,6 +107,20 @@ def test_charts_show_the_newest_frame(strip):
     assert acceptance._plot.bars[0].heights == [0.9, 0.7, 0.5]
 
 
+@pytest.mark.parametrize("width", [1000, 800])
+def test_titles_are_readable_in_a_narrow_window(strip, width):
+    strip.resize(width, HEIGHT)
+    strip.add(frame(0, rate=1234.5))
+    strip.tick()
+    for chart in strip.charts[:5]:
+        chart.resize(width // 5 - 1, HEIGHT)
+        chart.layout().activate()
+        chart.refresh()
+        chart.layout().activate()
+        assert chart.title.elided in (chart.title.text(), chart.title.short), "no word is cut"
+        assert chart.figure.elided == chart.figure.text()
+
+
 def test_the_memory_of_kept_pictures_is_told(strip):
     """In the process of a CPU engine it is a part of the program's; next to a GPU it is elsewhere."""
     for second, (scope, program) in enumerate((("process", "400 MB"), ("device", "500 MB"))):

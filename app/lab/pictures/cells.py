@@ -50,7 +50,7 @@ class CellsPainter(Painter):
 
     @property
     def _kept(self) -> str:
-        return self.theme.tint("teal", 0.4, "panel")
+        return self.theme.shade("teal", 0.4)
 
 
 def _matrix(steps: list[tuple[int, int]], columns: int) -> NDArray[np.uint8]:

@@ -140,7 +140,7 @@ class TreePainter(Painter):
     def _color(self, readers: list[int]) -> str:
         if len(readers) == 1:
             return self.hue(readers[0])
-        return self.theme.tokens.violet if readers else self.theme.tint("mute", 0.45, "panel")
+        return self.theme.tokens.violet if readers else self.theme.shade("mute", 0.45)
 
 
 def read_by(nodes: Sequence[LabTreeNode], readers: Collection[int]) -> Tree:

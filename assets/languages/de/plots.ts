@@ -12,6 +12,10 @@
         <translation>Ein Schritt</translation>
     </message>
     <message>
+        <source>Acceptance rate</source>
+        <translation>Annahmerate</translation>
+    </message>
+    <message>
         <source>Acceptance rate by draft position</source>
         <translation>Annahmerate nach Entwurfsposition</translation>
     </message>
@@ -229,6 +233,10 @@
         <translation>Token je Sekunde</translation>
     </message>
     <message>
+        <source>Tokens/s</source>
+        <translation>Token/s</translation>
+    </message>
+    <message>
         <source>Weights</source>
         <translation>Gewichte</translation>
     </message>
@@ -410,6 +418,10 @@
     <message>
         <source>{share} accepted</source>
         <translation>{share} angenommen</translation>
+    </message>
+    <message>
+        <source>{share} of drafts accepted</source>
+        <translation>{share} der Entwürfe angenommen</translation>
     </message>
     <message>
         <source>{tokens:.1f} tokens per step</source>
