@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
 from app.commands.match import TitleMatch, match
 from app.commands.registry import Command
 from app.theme.direction import direction, draw_text, mirror
+from app.theme.lists import draw_chosen
 from app.theme.theme import CAPTION_PX, TEXT_PX, Theme
 from app.theme.widgets import tip
 
@@ -102,9 +103,7 @@ class CommandDelegate(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if option.state & QStyle.StateFlag.State_Selected:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.color("raised"))
-            painter.drawRoundedRect(option.rect, 6, 6)
+            draw_chosen(painter, option.rect, theme)
         inner = option.rect.adjusted(INSET_PX, 0, -INSET_PX, 0)
         aside = found.command.refused or found.command.keys
         words = inner.adjusted(0, 0, -self._aside(painter, inner, aside), 0)

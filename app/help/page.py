@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from app.help.pages import Page, load, search
 from app.language import code, tr
+from app.theme.lists import WrappedRows
 from app.theme.theme import Theme
 from app.theme.widgets import FocusFirst, fill, named, tip
 
@@ -55,6 +56,7 @@ class HelpPage(FocusFirst):
         self.first = self.search_field
         self.topics = named(QListWidget(), title=tr("Help topics"))
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.topics.setItemDelegate(WrappedRows(self.topics))
         named(self.topics, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.topics.setResizeMode(QListView.ResizeMode.Adjust)  # rows are higher where the scroll bar takes room
         self.topics.currentItemChanged.connect(self._show)

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOpti
 from app.history.chat_list import ARCHIVED, RUNNING, ChatListModel, ChatListRow, Index
 from app.language import figure, tr
 from app.theme.direction import draw_text, mirror, mirrored
+from app.theme.lists import draw_chosen
 from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
 from app.theme.widgets import named
 
@@ -162,9 +163,7 @@ class ChatDelegate(QStyledItemDelegate):
     def _ground(self, painter: QPainter, option: QStyleOptionViewItem, selected: bool) -> None:
         """Raised is the chat on screen, whichever row the keyboard or a menu is at."""
         if selected or option.state & QStyle.StateFlag.State_MouseOver:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.color("raised", 1.0 if selected else 0.5))
-            painter.drawRoundedRect(option.rect, 6, 6)
+            draw_chosen(painter, option.rect, self._theme, 1.0 if selected else 0.5)
         if option.state & QStyle.StateFlag.State_HasFocus and option.state & QStyle.StateFlag.State_KeyboardFocusChange:
             painter.setPen(self._theme.color("accent"))
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFont, QIcon, QPixmap
-from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem
 
 from app.lab import words
 from app.lab.tools import COMPARE, TOOLS
 from app.language import known, tr
 from app.theme.icons import icon
+from app.theme.lists import WrappedRows
 from app.theme.theme import Theme
 from app.theme.widgets import named
 from engine.protocol.lab import LabPage
 
 _NAME, _TITLE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
-_PADDING_PX = 20
-"""Left and right of a row's words together, as in the style sheet."""
-
-
-class _TopicDelegate(QStyledItemDelegate):
-    def sizeHint(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> QSize:
-        """Size of a row: as high as its words, if they wrap within the padding, which Qt forgets."""
-        inside = QStyleOptionViewItem(option)
-        inside.rect.setWidth(inside.rect.width() - _PADDING_PX)
-        return super().sizeHint(inside, index)
 
 
 class TopicList(QListWidget):
@@ -38,7 +29,7 @@ class TopicList(QListWidget):
         super().__init__()
         self._theme = theme
         named(self, title=tr("Experiments"), horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setItemDelegate(_TopicDelegate(self))
+        self.setItemDelegate(WrappedRows(self))
         named(self, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.setResizeMode(QListView.ResizeMode.Adjust)
         self.currentItemChanged.connect(self._on_current)

@@ -236,7 +236,9 @@ def _edges(theme: Theme) -> str:
     QAbstractSpinBox > QLineEdit, QAbstractSpinBox > QLineEdit:focus {{ background: transparent; border: none; }}
     QPushButton[kind="primary"]:focus {{ border-color: {t.text}; background: {t.primary}; }}
     QPushButton[kind="primary"]:disabled {{ border-color: {t.line}; }}
-    QFrame[segmented="true"] {{ border: 1px solid {t.line}; }}
+    QFrame[segmented="true"], QFrame[card="user"] {{ border: 1px solid {t.line}; }}
+    QFrame[card="notice"], QFrame[card="bad"] {{ border: none; border-top: 1px solid {t.line};
+        border-bottom: 1px solid {t.line}; }}
     *[kind="segment"] {{ border-color: transparent; }}
     *[kind="segment"]:focus {{ border-color: {t.text}; background: {ground}; }}
     *[kind="segment"]:checked {{ background: {t.primary}; color: {t.on_accent}; }}
@@ -311,6 +313,7 @@ def _containers(theme: Theme) -> str:
     QScrollBar::handle:disabled {{ background: transparent; }}
     QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
     QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+    QAbstractScrollArea::corner {{ background: transparent; border: none; }}
     QSplitter::handle {{ background: {t.line}; }}
     QMenu {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px; }}
     QMenu {{ menu-scrollable: 1; }}

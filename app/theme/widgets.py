@@ -124,6 +124,13 @@ def take_out(widget: QWidget) -> None:
     widget.deleteLater()
 
 
+def keep_place(widget: QWidget) -> None:
+    """Let it take its room while it is hidden too, so that nothing moves when it comes or goes."""
+    policy = widget.sizePolicy()
+    policy.setRetainSizeWhenHidden(True)
+    widget.setSizePolicy(policy)
+
+
 def tip(text: str) -> str:
     """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line."""
     lines = (textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))

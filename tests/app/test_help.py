@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication
 from app.help.page import HelpPage
 from app.help.pages import Page, load, parse, search
 from app.paths import docs_dir
+from app.theme.sheet import apply
 
 TEXT = """# Using it
 
@@ -127,6 +128,22 @@ def test_the_page_searches_as_one_types(qtbot, theme, folder):
     assert "Nothing in the help" in page.text.toPlainText()
 
 
+def test_titles_in_the_list_are_whole(qtbot, qapp, theme):
+    apply(theme, qapp)
+    page = HelpPage(docs_dir(), theme)
+    qtbot.addWidget(page)
+    page.resize(1000, 700)
+    page.show()
+    topics = page.topics
+    QApplication.processEvents()  # the scroll bar takes room
+    for item in (each for each in map(topics.item, range(topics.count())) if each.flags()):
+        place = topics.visualItemRect(item)
+        place.setWidth(min(place.width(), topics.viewport().width()))
+        place.adjust(10, 6, -10, -6)  # the style sheet's padding
+        words = topics.fontMetrics().boundingRect(place, Qt.TextFlag.TextWordWrap, item.text())
+        assert words.height() <= place.height() + 1, item.text()
+
+
 def test_links_lead_to_pages_and_papers(qtbot, theme, folder, monkeypatch):
     opened = []
     monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
@@ -161,6 +178,7 @@ def test_no_topic_is_cut(qtbot, folder, theme):
     page.resize(800, 600)
     page.show()
     topics = page.topics
+    QApplication.processEvents()  # the scroll bar takes room
     item = next(topics.item(row) for row in range(topics.count()) if topics.item(row).text() == long)
     lines = topics.visualItemRect(item).height() // topics.fontMetrics().height()
     assert lines >= -(-topics.fontMetrics().horizontalAdvance(long) // topics.viewport().width())

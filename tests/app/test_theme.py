@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QColor, QGuiApplication, QIcon, QScreen, QTextDocument
+from PySide6.QtGui import QColor, QGuiApplication, QIcon, QImage, QPainter, QScreen, QTextDocument
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 import app
+from app.charts import tiles
 from app.theme import sheet
 from app.theme.icons import app_icon, icon, pixmap
+from app.theme.lists import draw_chosen
 from app.theme.sheet import apply, build
 from app.theme.theme import CONTRAST, DARK, DARK_HUES, LIGHT, LIGHT_HUES, Theme, mix
 from app.theme.widgets import as_written, caption, named, tip
@@ -67,6 +69,38 @@ def test_tokens_are_colours_and_every_text_is_readable_on_every_ground(tokens):
     assert _contrast(tokens.on_accent, tokens.primary) >= text
     for hue in DARK_HUES if tokens is not LIGHT else LIGHT_HUES:
         assert _contrast(hue, tokens.panel) >= 3, "as of a picture's parts"
+
+
+@pytest.mark.parametrize(("mode", "ground", "apart"), [("dark", 1.2, 1.4), ("light", 1.2, 1.3), ("contrast", 3, 1.3)])
+def test_pages_of_the_map_are_seen_and_told_apart(qapp, mode, ground, apart):
+    """In high contrast each as clear as WCAG asks of a picture's parts; a page in use stands out in every theme."""
+    theme = Theme(mode)
+    under, free, empty, shared, used, cached, *hues = (f"#{value & 0xFFFFFF:06x}" for value in tiles.palette(theme))
+    assert under == theme.tokens.panel
+    assert _contrast(free, under) >= ground
+    assert min(_contrast(each, under) for each in (empty, cached, *hues[1::2])) >= max(ground, 1.6)
+    assert min(_contrast(each, free) for each in (empty, cached, *hues[1::2])) >= apart
+    assert min(_contrast(each, free) for each in (shared, used)) >= 3
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_part_of_a_picture_that_stands_back_is_clear_in_high_contrast(qapp, share):
+    calm, clear = Theme("dark"), Theme("contrast")
+    for name in TEXTS:
+        assert calm.shade(name, share) == calm.tint(name, share, "panel")
+        assert _contrast(clear.shade(name, share), CONTRAST.panel) >= 3
+        assert _contrast(getattr(CONTRAST, name), clear.shade(name, share)) >= 1.5, "less than the part itself"
+
+
+@pytest.mark.parametrize(("mode", "edged"), [("dark", False), ("contrast", True)])
+def test_a_chosen_row_has_an_edge_in_high_contrast(qapp, mode, edged):
+    theme, image = Theme(mode), QImage(40, 20, QImage.Format.Format_RGB32)
+    image.fill(QColor(theme.tokens.panel))
+    painter = QPainter(image)
+    draw_chosen(painter, image.rect(), theme)
+    painter.end()
+    assert image.pixelColor(20, 10).name() == theme.tokens.raised
+    assert (_contrast(image.pixelColor(20, 0).name(), theme.tokens.panel) >= 3) is edged
 
 
 def _contrast(a: str, b: str) -> float:
