@@ -13,7 +13,7 @@ from app.gpu.words import Button
 from app.language import tr
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import ElidedLabel, FillBar, caption, clear, fill, named, show_badge, tip
+from app.theme.widgets import ElidedLabel, FillBar, caption, clear, fill, keep_place, named, show_badge, tip
 
 TITLE = tr("Get a model for this computer")
 LOOKING = tr("Checking which models suit this computer…")
@@ -57,9 +57,7 @@ class ModelLine(QWidget):
         self.badge = QLabel()
         self.about = ElidedLabel("", "caption")
         self.bar = FillBar(theme)
-        policy = self.bar.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)  # so that nothing moves when the download begins
-        self.bar.setSizePolicy(policy)
+        keep_place(self.bar)  # nothing moves when the download begins
         self.bar.setFixedHeight(3)
         self.buttons = Buttons(f"get.{key}")
         self.buttons.pressed.connect(lambda act: self.acted.emit(act, key))
@@ -101,7 +99,7 @@ class GetCard(QFrame):
         self.said = caption(LOOKING, "welcome.get.said")
         self.said.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.all = named(
-            QPushButton(tr("All…")),
+            QPushButton(tr("All models…")),
             "welcome.get.all",
             title=tr("All recommended models"),
             clicked=self.all_asked,

@@ -21,7 +21,7 @@ from app.shortcuts import Shortcut
 from app.theme.keys import HOW, KeyCell, native
 from app.theme.question import ask
 from app.theme.room import Scrolled, room_of
-from app.theme.widgets import caption, fill, named, say, tip
+from app.theme.widgets import caption, fill, keep_place, named, say, tip
 
 _LETTERS, _LEAST_LETTERS = 44, 22
 """Letters of a command's words that stand in one line where there is room, and at least."""
@@ -74,9 +74,7 @@ class ShortcutsDialog(QDialog):
                 cell.pressed.connect(lambda keys, entry=entry: self._want(entry, keys))
                 reset = named(QPushButton(tr("Reset")), f"keys.{entry.action}.reset", kind="link")
                 reset.clicked.connect(lambda _=False, entry=entry: self._want(entry, entry.keys))
-                policy = reset.sizePolicy()
-                policy.setRetainSizeWhenHidden(True)
-                reset.setSizePolicy(policy)
+                keep_place(reset)
                 self._cells[entry.action] = cell, reset
                 fill(grid, (cell, row, 1), (reset, row, 2))
             else:

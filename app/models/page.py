@@ -35,7 +35,7 @@ from app.theme.question import ask
 from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, named, say, take_out
+from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, keep_place, named, say, take_out
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -215,6 +215,7 @@ class ModelsPage(FocusFirst):
     def _lay_out(self) -> None:
         self._body = body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 16), spacing=12)
+        keep_place(self.add)  # the views below stay where they are
         head = fill(QHBoxLayout(), named(QLabel(tr("Models")), role="title"), 1, self.add)
         fill(column, head, (self.views, 0, Qt.AlignmentFlag.AlignLeft), self.note)
         self._views = QStackedWidget()

@@ -12,7 +12,7 @@ from app.texts.side_by_side import SideBySide
 from app.theme.icons import icon
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import fill, named, tip
+from app.theme.widgets import fill, keep_place, named, tip
 from engine.protocol import Compared, CompareProgress, OptionSpec, Value
 
 _CELL_PX, _EMPTY_PX, _ICON_PX = 82, 36, 14
@@ -42,9 +42,7 @@ class ResultCell(QWidget):
         self.button = named(QToolButton(), f"{spec.key}.measure", kind="quiet")
         self.button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.button.clicked.connect(self.requested)
-        policy = self.button.sizePolicy()
-        policy.setRetainSizeWhenHidden(True)  # so that figures stand in one column
-        self.button.setSizePolicy(policy)
+        keep_place(self.button)  # figures stand in one column
         self.detail = _Detail(spec.key)
         self.detail.both.clicked.connect(self.show_both)
         fill(QHBoxLayout(self), (self._figure, 1), self.button, margins=0, spacing=2)

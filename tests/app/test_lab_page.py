@@ -65,6 +65,18 @@ def lab(start) -> LabView:
     return start()
 
 
+def test_titles_stand_at_one_height_on_every_page(lab):
+    heights = set()
+    for topic in ("", "prefixes", "cache", "roofline", "compare"):
+        lab.topics.choose(topic)
+        QApplication.processEvents()
+        title = next(
+            label for label in lab.findChildren(QLabel) if label.property("role") == "title" and label.isVisible()
+        )
+        heights.add(title.mapTo(lab, title.rect().center()).y())
+    assert max(heights) - min(heights) <= 1
+
+
 @pytest.mark.parametrize("topic", ["prefixes", "roofline", "compare"])
 def test_tab_reaches_all_of_a_topic(qtbot, lab, topic):
     lab.topics.choose(topic)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 from app.command import End
@@ -156,6 +157,15 @@ def test_drafts_are_asked_for_again_after_a_failure_and_for_other_models(page, l
     library.refresh()
     library.list(StoredModel(**{**_fields(BIG), "bytes": 2 * BIG.bytes}))  # it grows
     assert len(library.asked("drafts")) == 3
+
+
+def test_the_views_are_chosen_at_one_height(page):
+    heights = set()
+    for view in ("here", "hub", "disk", "other"):
+        page.show_view(view)
+        QApplication.processEvents()
+        heights.add(page.views.mapTo(page, QPoint()).y())
+    assert len(heights) == 1
 
 
 def test_the_disk_view_keeps_its_rows_while_a_download_goes_on(page, library):

@@ -72,8 +72,8 @@ class ComparePage(QWidget):
         self.columns = ColumnCards(theme)
         body = QWidget()
         self._column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=12)
-        title = named(QLabel(tr("Compare")), role="title")
-        for widget in (title, caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()):
+        self._title = named(QLabel(tr("Compare")), role="title")
+        for widget in (self._title, caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()):
             self._column.addWidget(widget)
         self.note = caption(name="compare.note")
         self.note.hide()
@@ -269,6 +269,7 @@ class ComparePage(QWidget):
             (self.cancel if running else self.go).setFocus()
 
     def _fit(self) -> None:
+        self._title.setMinimumHeight(self.go.sizeHint().height())  # as high as on the pages with buttons next to it
         for number in (self.tokens, self.rounds):
             number.setFixedWidth(self._theme.px(_NUMBER_PX))
 
