@@ -246,6 +246,7 @@ class Composer(QFrame):
             return
         if self._answer:
             self.written.emit(self.draft, go_on or bool(self._begins))
+            self.edit.setFocus()  # the button that was pressed goes
         else:
             self.sent.emit(self.text.strip("\n"))
 
