@@ -130,7 +130,7 @@ class OptimisationPanel(QWidget):
         self._rest.setVisible(self.line.isChecked() or not two)
         changed = [known(spec.title) for spec in behind if spec.value != spec.default and not spec.disabled_reason]
         count = [plural("1 changed", "{n} changed", len(changed))] if changed else []
-        every = tr("All {n}", n=len(shown))
+        every = tr("All {n} switches", n=len(shown))
         self.line.setText(f"{fold_mark(self.line.isChecked())} {' · '.join([every, *count])}")
         title = " · ".join([tr("All {n} switches", n=len(shown)), *count])
         named(self.line, title=title, tooltip=tip("\n".join(changed) or ALL))

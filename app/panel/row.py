@@ -19,8 +19,10 @@ from engine.protocol import Compared, OptionSpec
 
 CONTROL_PX = 104
 """Width of the column of controls."""
-ROW_PX = 36
-"""Least height of a row, which holds two lines: none grows when its second line comes."""
+ROW_PX = 44
+"""Least height of a row, which holds two lines and room to the next: none grows when its second line comes."""
+AIR_PX = 4
+"""Above a row's words and below them."""
 
 LONG_BADGE = 8
 """Letters of a badge next to which the links have no room: they stand below it."""
@@ -182,14 +184,14 @@ class OptionRow(QWidget):
         if self._reason.isHidden() and not self._spec.measure.metric.elsewhere:
             others = self._cell.minimumWidth() + self.result.measured_px + 2 * self._line.spacing()
             needed = self._block.totalHeightForWidth(self.width() - others)
-        self._columns.setMinimumHeight(max(self._theme.px(ROW_PX), needed))
+        self._columns.setMinimumHeight(max(self._theme.px(ROW_PX), needed + 2 * AIR_PX))
 
     def _lay_out(self) -> None:
         column = self._column = QVBoxLayout(self)
         fill(column, margins=0, spacing=4)
         self._columns = QWidget()
         line = self._line = QHBoxLayout(self._columns)
-        fill(line, margins=0, spacing=6)
+        fill(line, margins=(0, AIR_PX, 0, AIR_PX), spacing=6)
         self._name_block = QWidget()
         self._fill_name_block()
         fill(line, (self._name_block, 1), (self._reason, 1), self.result)
@@ -238,6 +240,7 @@ class OptionRow(QWidget):
         term = "" if self._spec.kind == "float" else self._term
         reloads = tr("reloads the model") if self._spec.applies == "reload" else ""
         words = reloads or self._live[0] or known(self._spec.found.short) or term
+        self._second.short = tr("reloads") if reloads else ""
         self._second.setText(words)
         self._second.setToolTip(tip(self._live[1] or known(self._spec.found.sentence)))
         self._second.setVisible(bool(words) and badge is None)

@@ -431,16 +431,16 @@ def test_all_but_the_common_switches_stand_behind_one_line(qtbot, levels, qapp) 
     assert [key for key in ("kv_cache", "speculation", "draft_length", "quest") if levels.row(key).isVisible()] == [
         "kv_cache"
     ]
-    assert levels.line.text() == "▸ All 4"
+    assert levels.line.text() == "▸ All 4 switches"
     levels.set_catalogue(
         [*(levels.spec(key) for key in ("kv_cache",)), choice("ngram"), number(), levels.spec("quest")]
     )
-    assert (levels.line.text(), levels.line.toolTip()) == ("▸ All 4 · 1 changed", "Speculation")
+    assert (levels.line.text(), levels.line.toolTip()) == ("▸ All 4 switches · 1 changed", "Speculation")
     with qtbot.waitSignal(levels.unfolded) as heard:
         qtbot.mouseClick(levels.line, Qt.MouseButton.LeftButton)
     assert heard.args == [True]
     assert all(levels.row(key).isVisible() for key in ("kv_cache", "speculation", "draft_length", "quest"))
-    assert levels.line.text() == "▾ All 4 · 1 changed"
+    assert levels.line.text() == "▾ All 4 switches · 1 changed"
     qtbot.mouseClick(levels.line, Qt.MouseButton.LeftButton)
     assert not levels.row("quest").isVisible()
 

@@ -4,10 +4,6 @@
 <context>
     <name>kvasir</name>
     <message>
-        <source>All {n}</source>
-        <translation>Alle {n}</translation>
-    </message>
-    <message>
         <source>All {n} switches</source>
         <translation>Alle {n} Schalter</translation>
     </message>
@@ -257,6 +253,10 @@ Unterschied</translation>
     <message>
         <source>perplexity {loss:+.1f} % (± {error:.1f}) ({tokens:,} tokens)</source>
         <translation>Perplexität {loss:+.1f} % (± {error:.1f}) ({tokens:,} Token)</translation>
+    </message>
+    <message>
+        <source>reloads</source>
+        <translation>lädt neu</translation>
     </message>
     <message>
         <source>reloads the model</source>
