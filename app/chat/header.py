@@ -24,6 +24,7 @@ TINT, SETTINGS = tr("Speculation"), tr("Chat settings")
 ICON_PX = 16
 DRAFT_PX = 120
 """The draft's name is not shown with less room than this: its beginning alone says nothing."""
+DRAFT_HELP = tr("Drafts the next tokens, which the model then checks all at once: speculative decoding")
 TINT_HELP = tr("Highlight drafted tokens: accepted ones, and the model's where a draft was rejected")
 FORMS = (
     (True, True, True, True),
@@ -46,7 +47,7 @@ class Header(QFrame):
         self._link, self._loads = link, loads
         self._remote: protocol.RemoteModel | None = None
         named(self, "chat-header", surface="bg", edge="bottom", minimumWidth=MINIMUM)
-        self.draft = named(QLabel(self), "draft-label", role="mute")
+        self.draft = named(QLabel(self), "draft-label", role="mute", tooltip=tip(DRAFT_HELP))
         self.warning = NotesButton(theme, self)
         self._theme = theme
         self.context = ContextBar(theme, self)

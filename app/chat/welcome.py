@@ -33,8 +33,8 @@ QUESTIONS = (
 """Questions for that model: all are in the texts that it learned from (assets/demo/knowledge), which are English."""
 ASK, CHOOSE = tr("Ask something to begin"), tr("Choose a model to begin")
 LOCAL = tr("What you write stays on this computer.")
-TINY = tr("The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model.")
-GUIDE = tr("Or ask the model that comes with Kvasir. It is tiny and knows only this manual:")
+TINY = tr("The model that comes with Kvasir is tiny and knows only its manual. For anything else get another model.")
+GUIDE = tr("Or ask the model that comes with Kvasir. It is tiny and knows only its manual:")
 FIND = tr("Get a model…")
 OPEN = tr("Open a file…")
 SWITCHES = tr("Show switches and plots")

@@ -59,7 +59,9 @@ class LogDialog(QDialog):
         named(self, "log", windowTitle=tr("Log"))
         self.resize((SIZE * max(1.0, theme.scale)).boundedTo(room_of(self)))
         self.words = named(
-            QLineEdit(placeholderText=tr("Words"), clearButtonEnabled=True), "log.words", title=tr("Words")
+            QLineEdit(placeholderText=tr("Search the log"), clearButtonEnabled=True),
+            "log.words",
+            title=tr("Search the log"),
         )
         self.words.textChanged.connect(self._show)
         self._least, self._from = 0, ""

@@ -14,7 +14,9 @@ ABOUT = tr(
 )
 OFF = tr("Off: no other program reaches the engine of this window.")
 NO_ENGINE = tr("It opens as soon as the engine runs.")
-KEYS = tr("A program shows a key with each request. A key opens HTTP alone, no settings, models or chats.")
+KEYS = tr(
+    "A program sends a key with each request. A key allows requests only; it changes no settings, models or chats."
+)
 NO_KEYS = tr("No key yet.")
 SHOWN_ONCE = tr(
     "Copy it now: it is not shown again, only its hash is kept. The configurations below have it meanwhile."

@@ -171,7 +171,9 @@ class SettingsPage(FocusFirst):
         self._add(SettingRow(tr("Language"), about, spoken, ("language",)))
         simple = Toggle(self._theme)
         switched(simple, lambda on: self._set(simple=on))
-        about = tr("Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds.")
+        about = tr(
+            "Hides the optimisations, the plots, the cache, the Lab and the server. What is set there stays in force."
+        )
         self._add(SettingRow(tr("Simple mode"), about, simple, ("simple",)))
         keys = named(QPushButton(tr("Choose…")), "settings.keys", title=tr("Keyboard shortcuts"))
         keys.clicked.connect(self.shortcuts_requested)

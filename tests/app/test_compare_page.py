@@ -194,7 +194,7 @@ def test_a_lossless_column_that_differs_is_called_a_fault_where_arithmetic_is_ex
 
 def test_columns_alike_are_compared_and_told_apart(qtbot, page, state):
     compare(qtbot, page)
-    assert [column.name for column in asked(state).columns] == ["baseline", "baseline (B)"]
+    assert [column.name for column in asked(state).columns] == ["baseline", "nothing changed"]
     assert set(texts(page, "compare.verdict")) == {"no clear difference"}
     assert texts(page, "compare.text") == ["Identical, 8 tokens."] * 2
     assert not any(view.extraSelections() for view in page.result.findChildren(QTextEdit))

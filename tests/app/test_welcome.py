@@ -147,7 +147,7 @@ def test_three_things_to_do_are_a_click_away(qtbot, page: ChatPage, monkeypatch)
     load(qtbot, page, BUNDLED)
     welcome = page.welcome
     assert "tiny" in welcome.chat.about.text()
-    assert "knows only this manual" in welcome.chat.about.text()
+    assert "knows only its manual" in welcome.chat.about.text()
     welcome.chat.button.click()
     assert page.window().focusWidget() is page.composer.edit
     with qtbot.waitSignal(page.models_asked):

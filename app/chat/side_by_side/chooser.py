@@ -16,7 +16,10 @@ from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption, fill, named, say
 
 WIDTH_PX = 460
-ABOUT = tr("All answers are begun at once and stand side by side. Choose the one that the chat goes on from.")
+ABOUT = tr(
+    "All answers start at once and stand side by side; choose the one that the chat goes on from. Another seed: the "
+    "same settings, other random choices."
+)
 ONE_MODEL = tr(
     "Two models of this computer cannot answer at once, as one is loaded at a time; Compare loads them in turn."
 )

@@ -276,7 +276,7 @@ class ColumnCard(QFrame):
         model = "" if self.model.key == BUNDLED else words.model(self.model.title, self.remote)
         quantise = "" if column.quantise == "none" else QUANTISE[column.quantise]
         specs = {key: row.spec for key, row in self.settings.items()}
-        self.name.setPlaceholderText(words.column_name(model, quantise, column.set, specs))
+        self.name.setPlaceholderText(words.column_name(model, quantise, column.set, specs, self._first))
         self.changed.emit()
 
 

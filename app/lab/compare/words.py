@@ -15,7 +15,7 @@ from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
 
 INTRODUCTION = tr("Every column answers the same prompts in random order, after a warm-up. Column A is the baseline.")
-AS_IT_IS = tr("baseline")
+BASELINE, AS_IT_IS = tr("baseline"), tr("nothing changed")
 NO_COMPARE = tr("This engine cannot compare.")
 STARTING = tr("Loading the models…")
 NO_PROMPTS = tr("This chat has no prompt yet.")
@@ -35,10 +35,12 @@ def not_saved(error: OSError) -> str:
     return tr("The file could not be written: {why}. Choose another place.", why=error.strerror or error)
 
 
-def column_name(model: str, quantise: str, values: Mapping[str, Value], specs: Mapping[str, OptionSpec]) -> str:
-    """Name of a column that was given none: its differences from the baseline. ``quantise`` "": off."""
+def column_name(
+    model: str, quantise: str, values: Mapping[str, Value], specs: Mapping[str, OptionSpec], first: bool
+) -> str:
+    """Name of a column that was given none: what is changed in it. ``quantise`` "": off; ``first``: of the baseline."""
     parts = [model, quantise, *(setting(specs[key], value) for key, value in values.items())]
-    return ", ".join(filter(None, parts)) or AS_IT_IS
+    return ", ".join(filter(None, parts)) or (BASELINE if first else AS_IT_IS)
 
 
 def model(title: str, remote: RemoteModel | None) -> str:

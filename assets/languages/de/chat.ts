@@ -100,10 +100,6 @@
         <translation>Hinzufügen…</translation>
     </message>
     <message>
-        <source>All answers are begun at once and stand side by side. Choose the one that the chat goes on from.</source>
-        <translation>Alle Antworten beginnen zugleich und stehen nebeneinander. Mit der gewählten geht der Chat weiter.</translation>
-    </message>
-    <message>
         <source>All files (*)</source>
         <translation>Alle Dateien (*)</translation>
     </message>
@@ -118,10 +114,6 @@
     <message>
         <source>Allow once</source>
         <translation>Einmal erlauben</translation>
-    </message>
-    <message>
-        <source>All…</source>
-        <translation>Alle…</translation>
     </message>
     <message>
         <source>Always</source>
@@ -403,6 +395,10 @@
     <message>
         <source>Drafted, accepted by the model</source>
         <translation>Entwurf, vom Modell angenommen</translation>
+    </message>
+    <message>
+        <source>Drafts the next tokens, which the model then checks all at once: speculative decoding</source>
+        <translation>Entwirft die nächsten Token, die das Modell dann alle auf einmal prüft: spekulatives Decodieren</translation>
     </message>
     <message>
         <source>Drop the middle (keep first and latest)</source>
@@ -742,10 +738,6 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>Open this page of {host} in the browser?</source>
         <translation>Diese Seite von {host} im Browser öffnen?</translation>
-    </message>
-    <message>
-        <source>Or ask the model that comes with Kvasir. It is tiny and knows only this manual:</source>
-        <translation>Oder das mitgelieferte Modell fragen. Es ist winzig und kennt nur dieses Handbuch, auf Englisch:</translation>
     </message>
     <message>
         <source>Other ways to send</source>
@@ -1210,10 +1202,6 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
         <translation>Das Modell sieht die ersten und die letzten Token und schreibt weiter. Was es vor langem schrieb, verblasst.</translation>
     </message>
     <message>
-        <source>The model that comes with Kvasir is tiny and knows only this manual. For anything else get another model.</source>
-        <translation>Das mitgelieferte Modell ist winzig und kennt nur dieses Handbuch, auf Englisch. Für alles andere ein anderes Modell holen.</translation>
-    </message>
-    <message>
         <source>The model thought but gave no answer.</source>
         <translation>Das Modell dachte nach, gab aber keine Antwort.</translation>
     </message>
@@ -1384,6 +1372,22 @@ die für die Antworten dieses Chats zu denen des Modells kommen.</translation>
     <message>
         <source>With an embedding model (Settings, Passages by meaning) those are found that say it in other words.</source>
         <translation>Mit einem Embedding-Modell (Einstellungen, Abschnitte nach Bedeutung) werden solche gefunden, die es anders sagen.</translation>
+    </message>
+    <message>
+        <source>All answers start at once and stand side by side; choose the one that the chat goes on from. Another seed: the same settings, other random choices.</source>
+        <translation>Alle Antworten beginnen zugleich und stehen nebeneinander; mit der gewählten geht der Chat weiter. Anderer Startwert: dieselben Einstellungen, andere Zufallswahl.</translation>
+    </message>
+    <message>
+        <source>All models…</source>
+        <translation>Alle Modelle…</translation>
+    </message>
+    <message>
+        <source>Or ask the model that comes with Kvasir. It is tiny and knows only its manual:</source>
+        <translation>Oder das mitgelieferte Modell fragen. Es ist winzig und kennt nur Kvasirs Handbuch, auf Englisch:</translation>
+    </message>
+    <message>
+        <source>The model that comes with Kvasir is tiny and knows only its manual. For anything else get another model.</source>
+        <translation>Das mitgelieferte Modell ist winzig und kennt nur Kvasirs Handbuch, auf Englisch. Für alles andere ein anderes Modell holen.</translation>
     </message>
     <message>
         <source>Wrap</source>

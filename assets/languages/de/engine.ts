@@ -500,10 +500,6 @@
         <translation>FP8 (e4m3)</translation>
     </message>
     <message>
-        <source>Follows instructions in many European languages; sees pictures.</source>
-        <translation>Befolgt Anweisungen in vielen europäischen Sprachen; sieht Bilder.</translation>
-    </message>
-    <message>
         <source>For any processor: short answers, extraction and sorting of texts.</source>
         <translation>Für jeden Prozessor: kurze Antworten, Auszüge und Sortieren von Texten.</translation>
     </message>
@@ -1064,6 +1060,10 @@
         <translation>Zeichnet alle Aufrufe eines Schritts einmal auf und wiederholt sie von da an: auf einer GPU als CUDA-Graph, auf einem Prozessor als Folge von Aufrufen von Kvasirs nativem Code. Ohne das ruft Python für jedes Token jeden Kernel jeder Schicht auf, und das Gerät wartet darauf.</translation>
     </message>
     <message>
+        <source>Follows instructions in many European languages, about pictures too.</source>
+        <translation>Befolgt Anweisungen in vielen europäischen Sprachen, auch zu Bildern.</translation>
+    </message>
+    <message>
         <source>How much of the next kernel&apos;s weights a kernel has prefetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was prefetched before.</source>
         <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel vorab in den Level-2-Cache der GPU holen lässt: Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was zuvor geholt wurde.</translation>
     </message>
@@ -1104,8 +1104,8 @@
         <translation>Perplexität im Lauf des Textes</translation>
     </message>
     <message>
-        <source>Plain answers in many European languages; sees pictures.</source>
-        <translation>Klare Antworten in vielen europäischen Sprachen; sieht Bilder.</translation>
+        <source>Plain answers in many European languages, about pictures too.</source>
+        <translation>Klare Antworten in vielen europäischen Sprachen, auch zu Bildern.</translation>
     </message>
     <message>
         <source>Prefix caching</source>

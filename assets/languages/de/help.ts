@@ -100,6 +100,10 @@
         <translation>Lizenzen durchsuchen</translation>
     </message>
     <message>
+        <source>Search the log</source>
+        <translation>Protokoll durchsuchen</translation>
+    </message>
+    <message>
         <source>Show in folder</source>
         <translation>Im Ordner zeigen</translation>
     </message>
@@ -134,10 +138,6 @@
     <message>
         <source>Version {version}</source>
         <translation>Version {version}</translation>
-    </message>
-    <message>
-        <source>Words</source>
-        <translation>Wörter</translation>
     </message>
     <message>
         <source>Written by</source>

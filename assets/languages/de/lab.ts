@@ -835,6 +835,10 @@
         <source>nothing</source>
         <translation>nichts</translation>
     </message>
+    <message>
+        <source>nothing changed</source>
+        <translation>nichts geändert</translation>
+    </message>
     <message numerus="yes">
         <source>of {n:,} pages that hold what is looked for, {read}</source>
         <translation>

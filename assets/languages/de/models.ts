@@ -77,7 +77,7 @@
     </message>
     <message>
         <source>Address, e.g. https://example.org/v1</source>
-        <translation>Adresse, z. B. https://example.org/v1</translation>
+        <translation>Adresse: https://example.org/v1</translation>
     </message>
     <message>
         <source>Answer on this machine again</source>

@@ -4,8 +4,8 @@
 <context>
     <name>kvasir</name>
     <message>
-        <source>A program shows a key with each request. A key opens HTTP alone, no settings, models or chats.</source>
-        <translation>Ein Programm zeigt bei jeder Anfrage einen Schlüssel vor. Er öffnet nur HTTP, keine Einstellungen, Modelle oder Chats.</translation>
+        <source>A program sends a key with each request. A key allows requests only; it changes no settings, models or chats.</source>
+        <translation>Ein Programm sendet bei jeder Anfrage einen Schlüssel. Er erlaubt nur Anfragen und ändert keine Einstellungen, Modelle oder Chats.</translation>
     </message>
     <message>
         <source>Connect a program</source>

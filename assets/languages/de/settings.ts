@@ -80,7 +80,7 @@
         <translation>Gibt seinen Speicher frei, wenn so lange nichts gefragt wurde. Die nächste Nachricht lädt es wieder.</translation>
     </message>
     <message>
-        <source>Hides the optimisations, the plots, the cache, the Lab and the server. What they are set to holds.</source>
+        <source>Hides the optimisations, the plots, the cache, the Lab and the server. What is set there stays in force.</source>
         <translation>Blendet Optimierungen, Diagramme, Cache, Labor und Server aus. Was dort eingestellt ist, gilt weiter.</translation>
     </message>
     <message>
