@@ -296,7 +296,7 @@ def _containers(theme: Theme) -> str:
     return f"""
     QScrollArea, QListView, QTreeView, QTableView {{ background: transparent; border: none; outline: none; }}
     QScrollArea#transcript, QScrollArea[ring="true"] {{ border: 1px solid transparent; }}
-    QScrollArea#transcript:focus, QScrollArea[ring="true"]:focus {{ border-color: {t.accent}; }}
+    QScrollArea#transcript[ring="true"]:focus, QScrollArea[ring="true"]:focus {{ border-color: {t.accent}; }}
     QScrollArea > QWidget > QWidget {{ background: transparent; }}
     QTableView {{ font-size: {theme.px(CAPTION_PX)}px; }}
     QHeaderView::section {{ background: transparent; border: none; border-bottom: 1px solid {t.line}; color: {t.mute};

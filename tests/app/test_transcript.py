@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QStackedWidget, QToolButton, QWidget
 from app.chat.transcript.stats import time_of
 from app.chat.transcript.transcript import Transcript
 from app.history.records import AnswerStats, StoredMessage, TextSpan
+from app.theme.sheet import apply
 from app.theme.theme import Theme
 from tests.kit.fake_engine import CODE, long_answer
 
@@ -52,6 +53,24 @@ def messages(count: int) -> list[StoredMessage]:
 
 def only(_: str) -> tuple[int, int]:
     return (0, 1)
+
+
+def test_the_keyboard_draws_an_edge_around_the_messages_and_the_mouse_none(
+    qtbot, qapp, transcript: Transcript, theme: Theme
+) -> None:
+    apply(theme, qapp)
+    transcript.activateWindow()
+    qtbot.waitUntil(transcript.isActiveWindow)
+
+    def edge() -> str:
+        return transcript.grab().toImage().pixelColor(300, 0).name()
+
+    transcript.setFocus(Qt.FocusReason.MouseFocusReason)
+    assert transcript.hasFocus()
+    assert edge() != theme.tokens.accent
+    transcript.clearFocus()
+    transcript.setFocus(Qt.FocusReason.TabFocusReason)
+    assert edge() == theme.tokens.accent
 
 
 def test_a_long_chat_has_widgets_only_where_it_is_seen(transcript: Transcript) -> None:

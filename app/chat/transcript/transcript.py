@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from PySide6.QtCore import QRect, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
 from app.chat.session.tools import ShownCall
@@ -22,6 +22,7 @@ from app.chat.transcript.unseen import UnseenLine
 from app.history.records import StoredMessage
 from app.language import tr
 from app.theme.direction import mirror
+from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import named
 
@@ -221,6 +222,13 @@ class Transcript(QScrollArea):
             self.verticalScrollBar().setValue(0)
         else:
             super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Show where the keyboard is to who came with it: a click between the messages draws no edge around them."""
+        super().focusInEvent(event)
+        if event.reason() not in (Qt.FocusReason.ActiveWindowFocusReason, Qt.FocusReason.PopupFocusReason):
+            named(self, ring="false" if event.reason() == Qt.FocusReason.MouseFocusReason else "true")
+            restyle(self)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
