@@ -73,8 +73,9 @@ class Chart(QWidget):
         """Pixels that the head has left beside this figure and a title as short as it may be; negative if none."""
         margins = self.column.contentsMargins()
         taken = margins.left() + margins.right() + (self.head.count() - 1) * self.head.spacing()
-        taken += self.title.fontMetrics().horizontalAdvance(self.title.short or self.title.text())
-        return self.width() - taken - self.figure.fontMetrics().horizontalAdvance(figure)
+        taken += self.title.fontMetrics().horizontalAdvance(self.title.short or self.title.text()) + 1  # rounded off
+        wide, shown = self.figure.fontMetrics().horizontalAdvance, self.figure.text()
+        return self.width() - taken - (self.figure.sizeHint().width() - wide(shown) + wide(figure))
 
     def small_label(self) -> LegendLabel:
         """A line of rich text below the plot that never widens its chart: the five share the width evenly."""

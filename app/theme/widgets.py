@@ -343,9 +343,10 @@ class ElidedLabel(QLabel):
     def elided(self) -> str:
         """Text that is shown: shortened to fit the width."""
         metrics, text = self.fontMetrics(), self.text()
-        if self.short and metrics.horizontalAdvance(text) > self.width():
-            text = self.short
-        return metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.width())
+        shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.width())
+        if self.short and shown != text:
+            shown = metrics.elidedText(self.short, Qt.TextElideMode.ElideRight, self.width())
+        return shown
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and not self.toolTip() and self.elided != self.text():
