@@ -27,9 +27,10 @@ def device_of(client: EngineClient) -> str:
 
 def taken_on(client: EngineClient) -> dict[str, Any]:
     """Fields of a result: what computes, the machine as far as it decides the speed, Kvasir's version, and now."""
+    threads = torch.get_num_threads()
     return {
         "device": device_of(client),
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {native_code()}, "
+        "machine": f"{platform.machine()}, {threads} {'thread' if threads == 1 else 'threads'}, {native_code()}, "
         f"torch {torch.__version__}",
         "version": version(),
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
