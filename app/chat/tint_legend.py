@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from app.chat.transcript.text.tint import SHARE, TOKENS
+from app.chat.transcript.text.tint import TOKENS, background
 from app.history.records import Tint
 from app.language import tr
 from app.theme.theme import Theme
@@ -43,5 +43,5 @@ class TintLegend(QLabel):
         theme, whole = self._theme, f"&nbsp;{words}&nbsp;".replace(" ", "&nbsp;")
         if not tint:
             return whole
-        colour = theme.tint(TOKENS[tint], SHARE)
+        colour = background(theme, TOKENS[tint])
         return f'<span style="background-color: {colour}; color: {theme.tokens.text}">{whole}</span>'  # not shown

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
 import app
 from app.charts import tiles
+from app.chat.transcript.text.tint import TOKENS, background
 from app.theme import sheet
 from app.theme.icons import app_icon, icon, pixmap
 from app.theme.lists import draw_chosen
@@ -90,6 +91,16 @@ def test_a_part_of_a_picture_that_stands_back_is_clear_in_high_contrast(qapp, sh
         assert calm.shade(name, share) == calm.tint(name, share, "panel")
         assert _contrast(clear.shade(name, share), CONTRAST.panel) >= 3
         assert _contrast(getattr(CONTRAST, name), clear.shade(name, share)) >= 1.5, "less than the part itself"
+
+
+@pytest.mark.parametrize(("mode", "ground", "text"), [("dark", 1.3, 4.5), ("light", 1.3, 4.5), ("contrast", 2, 7)])
+def test_a_tinted_word_is_seen_and_read(qapp, mode, ground, text):
+    theme = Theme(mode)
+    for token in TOKENS.values():
+        under = background(theme, token)
+        assert _contrast(under, theme.tokens.bg) >= ground
+        assert _contrast(theme.tokens.text, under) >= text
+        assert _contrast(theme.tokens.mute, under) >= (4.5 if mode == "contrast" else 3), "a comment in code"
 
 
 @pytest.mark.parametrize(("mode", "edged"), [("dark", False), ("contrast", True)])

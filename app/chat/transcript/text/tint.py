@@ -17,8 +17,13 @@ from app.proposers import proposer
 from app.theme.theme import Theme
 
 TOKENS: dict[Tint, str] = {"accepted": "good", "corrected": "warn"}
-SHARE = 0.24
-"""Share of the token's colour in the background of a tinted word."""
+SHARE, EDGED_SHARE = 0.24, 0.36
+"""Share of the token's colour in the background of a tinted word, and in high contrast."""
+
+
+def background(theme: Theme, token: str) -> str:
+    """The background of a tinted word, as ``#rrggbb``."""
+    return theme.tint(token, EDGED_SHARE if theme.edged else SHARE)
 
 
 class TintRun(NamedTuple):
@@ -64,7 +69,7 @@ def in_utf16(runs: Sequence[TintRun], text: str) -> list[TintRun]:
 def paint_runs(view: QTextEdit, rect: QRect, runs: Sequence[TintRun], theme: Theme) -> None:
     """Fill behind the runs on the lines that ``rect`` (viewport pixels) touches; everything else costs nothing."""
     painter = QPainter(view.viewport())
-    colours = {token: theme.tint(token, SHARE) for token in TOKENS.values()}
+    colours = {token: background(theme, token) for token in TOKENS.values()}
     starts = [run.start for run in runs]
     shift = QPointF(view.horizontalScrollBar().value(), view.verticalScrollBar().value())
     layout = view.document().documentLayout()
