@@ -123,7 +123,7 @@ class GetCard(QFrame):
         self.said.setText("" if lines else NONE if judged else LOOKING)
         self.said.setVisible(not lines)
         # Room for the models that come, so that nothing below moves then.
-        self.said.setMinimumHeight(0 if judged else _LINES * (2 * self.fontMetrics().lineSpacing() + 16))
+        self.said.setMinimumHeight(0 if judged else _LINES * (2 * self.fontMetrics().lineSpacing() + 12))
         return before != ([each.key for each in self.lines], self.said.text())
 
     def show_sentences(self, shown: bool) -> None:

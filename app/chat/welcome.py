@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from app.chat.get_card import GetCard, Line
 from app.language import tr
 from app.theme.theme import Theme
-from app.theme.widgets import button_text, fill, named
+from app.theme.widgets import button_text, fill, keep_place, named
 from engine.protocol import ModelCard
 
 BUNDLED = "kvasir-guide"
@@ -92,7 +92,7 @@ class WelcomeView(QWidget):
     def __init__(self, place: QWidget, theme: Theme) -> None:
         super().__init__(place)
         self._theme = theme
-        self._empty = self._guide = self._first = False
+        self._empty = self._guide = self._first = self._waits = False
         self._why = True
         """True if the switches and the plots are offered."""
         self.setObjectName("welcome")
@@ -137,6 +137,7 @@ class WelcomeView(QWidget):
         self._empty = empty
         self.title.setText(CHOOSE if without else ASK)
         self._guide = card is not None and card.name == BUNDLED
+        self._waits = card is None and not without
         self.chat.about.setText(TINY if self._guide else _about(card, without))
         self.chat.button.setEnabled(not without)
         self._fit()
@@ -193,18 +194,22 @@ class WelcomeView(QWidget):
             (False, False, False, True),
             (False, False, False, False),
         )
-        rows = [row for row in wanted if self._guide or not row[2]]
+        awaited = self._first and self._waits  # no other model is here than the one that the questions are for
+        rows = [row for row in wanted if self._guide or awaited or not row[2]]
         self.setVisible(self._empty and any(self._fits(*row) for row in rows))
 
     def _fits(self, cards: bool, sentences: bool, questions: bool, links: bool) -> bool:
         """Show these parts and return True if they fit. Without cards a link stands for the one that leads to
-        models."""
+        models; questions whose model is still to come have only their room, so that nothing moves when it is there."""
         self._cards.setVisible(cards and not self._first)
         self.get.setVisible(cards and self._first)
         for card in self._all:
             card.show_sentence(sentences)
         self.get.show_sentences(sentences)
-        self._questions.setVisible(questions)
+        keep_place(self._questions, questions)
+        self._questions.setVisible(questions and self._guide)
+        for part in (self._questions, *self._questions.findChildren(QWidget)):
+            part.ensurePolished()  # else it is measured without its style until it is shown
         self._lead.setVisible(self._first)  # else the first card says it
         self.seek.setVisible(links and not cards)
         self.open.setVisible(links)

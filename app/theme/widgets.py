@@ -124,10 +124,10 @@ def take_out(widget: QWidget) -> None:
     widget.deleteLater()
 
 
-def keep_place(widget: QWidget) -> None:
-    """Let it take its room while it is hidden too, so that nothing moves when it comes or goes."""
+def keep_place(widget: QWidget, kept: bool = True) -> None:
+    """Let it take its room while it is hidden too, so that nothing moves when it comes or goes; or no longer."""
     policy = widget.sizePolicy()
-    policy.setRetainSizeWhenHidden(True)
+    policy.setRetainSizeWhenHidden(kept)
     widget.setSizePolicy(policy)
 
 

@@ -14,7 +14,7 @@ from app.help.page import HelpPage
 from app.link.link import LinkState
 from app.theme.sheet import apply
 from app.theme.theme import Theme
-from engine.protocol import Load
+from engine.protocol import Load, ModelCard, Sampling
 from tests.app.chatting import chat_page
 from tests.app.pressing import press
 
@@ -94,6 +94,29 @@ def test_it_shows_what_there_is_room_for(qtbot, page: ChatPage) -> None:
         assert page.welcome._cards.isVisible() == (height[1] > 300), height
         inside = page.transcript.viewport().rect().contains(page.welcome.geometry())
         assert (page.welcome.isVisible(), len(offered(page)), inside or not shown) == (shown, questions, True), height
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_nothing_moves_when_the_first_model_and_the_offers_come(qtbot, qapp, scale: float) -> None:
+    theme, place = Theme("light", scale), QWidget()
+    apply(theme, qapp)
+    qtbot.addWidget(place)
+    welcome = WelcomeView(place, theme)
+    place.resize(1200, 1000)
+    place.show()
+    welcome.show_first(True)
+    welcome.show_for(None, True)
+    QApplication.processEvents()
+    before = welcome.mapTo(place, welcome.title.pos()), welcome.geometry().bottom()
+    assert not welcome._questions.isVisible()
+    welcome.show_models([offer(name) for name in "abc"], True)
+    welcome.show_for(ModelCard(BUNDLED, "/m", "L", 1, "bf16", 1, 1, [], True, Sampling()), True)
+    QApplication.processEvents()
+    assert welcome._questions.isVisible()
+    after = welcome.mapTo(place, welcome.title.pos()), welcome.geometry().bottom()
+    assert (before[0] - after[0]).manhattanLength() <= 3
+    assert abs(before[1] - after[1]) <= 3
+    apply(Theme(mode="dark"), qapp)
 
 
 def test_no_sentence_of_a_card_is_cut(qtbot, page: ChatPage) -> None:
