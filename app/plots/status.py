@@ -13,6 +13,10 @@ from app.theme.widgets import ElidedLabel, fill, named, tip
 from engine.protocol import Telemetry
 
 _WAITS = tr("Live figures appear when the engine is ready.")
+_ABOUT = tr(
+    "Tokens written per second (a token is a word or a piece of one), memory, pages of the KV cache, and what the "
+    "engine does now. A click shows the plots."
+)
 
 
 class StatusLine(QWidget):
@@ -21,7 +25,7 @@ class StatusLine(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._figures = named(ElidedLabel(_WAITS, "caption"), "plots.line", tooltip=tr("Show the plots"))
+        self._figures = named(ElidedLabel(_WAITS, "caption"), "plots.line", tooltip=tip(_ABOUT))
         self._figures.setCursor(Qt.CursorShape.PointingHandCursor)
         self._figures.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         row = fill(QHBoxLayout(self), (self._figures, 1), margins=(16, 0, 12, 0), spacing=4)

@@ -268,8 +268,8 @@
         <translation>Ein kleines Modell, dessen Daten und Rezept offen sind.</translation>
     </message>
     <message>
-        <source>A strong all-rounder that also sees pictures; at its best on a GPU of 24 GB.</source>
-        <translation>Ein starker Allrounder, der auch Bilder sieht; am besten auf einer GPU mit 24 GB.</translation>
+        <source>A strong all-rounder that also sees pictures; best on a GPU of 24 GB.</source>
+        <translation>Ein starker Allrounder, auch für Bilder; ideal mit GPU ab 24 GB.</translation>
     </message>
     <message>
         <source>A text shorter than the budget is read whole, and so are prompts; where many places matter a little, as for a summary, a small budget loses something.</source>
@@ -304,8 +304,8 @@
         <translation>Ein Allrounder für 8 GB Speicher, der auch Bilder sieht.</translation>
     </message>
     <message>
-        <source>An all-rounder that also sees pictures; at its best on a GPU of 8 GB.</source>
-        <translation>Ein Allrounder, der auch Bilder sieht; am besten auf einer GPU mit 8 GB.</translation>
+        <source>An all-rounder that also sees pictures; best on a GPU of 8 GB.</source>
+        <translation>Ein Allrounder, auch für Bilder; ideal mit GPU ab 8 GB.</translation>
     </message>
     <message>
         <source>Answers have very different lengths, which nobody knows in advance: in order of arrival, a few long ones keep everybody behind them waiting. A multi-level feedback queue serves first who had little so far: an answer that goes on for long gives way, keeps its KV pages, and comes back.</source>

@@ -233,6 +233,10 @@
         <translation>Token je Sekunde</translation>
     </message>
     <message>
+        <source>Tokens written per second (a token is a word or a piece of one), memory, pages of the KV cache, and what the engine does now. A click shows the plots.</source>
+        <translation>Geschriebene Token je Sekunde (ein Token ist ein Wort oder ein Teil davon), Speicher, Seiten des KV-Caches, und was die Engine gerade tut. Ein Klick zeigt die Diagramme.</translation>
+    </message>
+    <message>
         <source>Tokens/s</source>
         <translation>Token/s</translation>
     </message>
