@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QFont, QIcon, QPixmap
-from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
+from PySide6.QtGui import QFont, QIcon, QPixmap, QTextLayout
+from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem, QStyleOptionViewItem
 
 from app.lab import words
 from app.lab.tools import COMPARE, TOOLS
@@ -18,6 +18,38 @@ from app.theme.widgets import named
 from engine.protocol.lab import LabPage
 
 _NAME, _TITLE = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
+_EDGES_PX = 30
+"""What a row has besides its words and its tick, at most, pixels."""
+_FIGURE_SPACE, _BREAK = "\u2007", "\u2028"
+"""A space as wide as a digit, and Qt's sign for a new line of a row."""
+
+
+class NumberedRows(WrappedRows):
+    """Rows whose titles wrap below themselves, not below their numbers."""
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex) -> None:
+        super().initStyleOption(option, index)
+        number, gap, title = option.text.partition(words.GAP)
+        if not gap:
+            return
+        view = self.parent()
+        assert isinstance(view, QListWidget)
+        metrics = option.fontMetrics
+        room = view.viewport().width() - _EDGES_PX - option.decorationSize.width()
+        lines = broken(title, option.font, room - metrics.horizontalAdvance(number + gap))
+        option.text = f"{number}{gap}" + f"{_BREAK}{_FIGURE_SPACE * len(number)}{gap}".join(lines)
+
+
+def broken(text: str, font: QFont, width: int) -> list[str]:
+    """The lines that the text has in this width, pixels."""
+    layout = QTextLayout(text, font)
+    layout.beginLayout()
+    lines = []
+    while (line := layout.createLine()).isValid():
+        line.setLineWidth(width)
+        lines.append(text[line.textStart() : line.textStart() + line.textLength()].strip())
+    layout.endLayout()
+    return lines
 
 
 class TopicList(QListWidget):
@@ -29,7 +61,7 @@ class TopicList(QListWidget):
         super().__init__()
         self._theme = theme
         named(self, title=tr("Experiments"), horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setItemDelegate(WrappedRows(self))
+        self.setItemDelegate(NumberedRows(self))
         named(self, wordWrap=True, textElideMode=Qt.TextElideMode.ElideNone)
         self.setResizeMode(QListView.ResizeMode.Adjust)
         self.currentItemChanged.connect(self._on_current)

@@ -14,6 +14,8 @@ from app.settings.page import device_title
 from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
 
+GAP = "  "
+"""Between an experiment's number and its title."""
 NO_LAB = tr("This engine has no experiments.")
 LOOKING = tr("Looking at the experiments and at what was found before…")
 INTRODUCTION = tr(
@@ -61,7 +63,7 @@ def minutes(seconds: int) -> str:
 
 
 def heading(page: LabPage) -> str:
-    return f"{page.number}  {known(page.title)}"
+    return f"{page.number}{GAP}{known(page.title)}"
 
 
 def lettered(at: int, side: str) -> str:

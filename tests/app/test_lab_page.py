@@ -168,6 +168,33 @@ def test_no_name_in_the_list_is_cut_off(qtbot, theme):
     assert all(each.copy(0, 0, ends, each.height()) == wide.copy(0, 0, ends, wide.height()) for each in unbroken)
 
 
+@pytest.mark.parametrize("width", [150, 190])
+def test_a_title_that_wraps_stands_below_itself(qtbot, theme, width):
+    """Each line begins where the title does, one digit or two before it."""
+    topics = TopicList(theme)
+    qtbot.addWidget(topics)
+    title = "Pictures of a cache that pages hold"
+    topics.fill([msgspec.structs.replace(PREFIXES, title=title, number=number) for number in (1, 11)])
+    topics.show_states((), {})
+    topics.resize(width, 300)
+    topics.show()
+    QApplication.processEvents()
+    for row, digits in ((2, 1), (3, 2)):
+        place = topics.visualItemRect(topics.item(row))
+        image = topics.viewport().grab(place).toImage()
+        line = topics.fontMetrics().height()
+        ground = image.pixel(image.width() - 1, 0)
+
+        def starts(top: int, image: QImage = image, ground: int = ground, line: int = line) -> list[int]:
+            rows = range(top, min(top + line, image.height()))
+            return [x for x in range(image.width()) if any(image.pixel(x, y) != ground for y in rows)]
+
+        assert image.height() >= 2 * line
+        first, last = starts(0), starts(image.height() - line)
+        ahead = topics.fontMetrics().horizontalAdvance("1" * digits + "  ")
+        assert abs(min(last) - min(first) - ahead) <= 3
+
+
 def test_a_click_anywhere_on_a_card_opens_it(qtbot, lab):
     for where in ("padding", "words"):
         lab.show_experiment("")
