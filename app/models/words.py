@@ -30,15 +30,20 @@ def stored(model: StoredModel) -> str:
     if model.missing:
         return tr("{path} is not there any more", path=model.path)
     if model.held == "referred":
-        whose = tr("linked, stays in its folder")
+        whose = _whole(tr("linked, stays in its folder"))
     elif model.bundled:
-        whose = tr("comes with Kvasir")
+        whose = _whole(tr("comes with Kvasir"))
     else:
         whose = "" if model.origin == "Kvasir" else tr("of {origin}", origin=model.origin)
     made = tr("made of {name}", name=model.made_of) if model.made_of else model.repository
     clause = known(model.about)
     about = f"{clause[:1].upper()}{clause[1:]}".removesuffix(".")
     return " · ".join(filter(None, (about, size(model.bytes), can(model), whose, made)))
+
+
+def _whole(clause: str) -> str:
+    """The clause, which goes to the next line as a whole."""
+    return clause.replace(" ", "\xa0")
 
 
 def in_menu(model: StoredModel, adapters: int = 0) -> str:

@@ -75,7 +75,7 @@ def test_a_dropped_folder_is_used_where_it_is(qtbot, page, tmp_path):
     assert drop(page, folder)
     assert page.note.text() == f"Looking into {folder}…"
     qtbot.waitUntil(lambda: "mine" in stored(page), timeout=PATIENCE_MS)
-    assert "linked, stays in its folder" in page.stored_rows[stored(page).index("mine")].about.text()
+    assert "linked,\xa0stays\xa0in\xa0its\xa0folder" in page.stored_rows[stored(page).index("mine")].about.text()
     assert page.note.text() == ""
 
 

@@ -69,7 +69,7 @@ def open_row(qtbot, page: ModelsPage, repository: str) -> QWidget:
 def test_what_is_here_and_what_can_be_done_with_it(qtbot, page):
     assert "kvasir-guide" in stored(page)
     row = next(row for row in page.stored_rows if row.title.text() == "kvasir-guide")
-    assert "comes with Kvasir" in row.about.text()
+    assert "comes\xa0with\xa0Kvasir" in row.about.text(), "on one line"
     assert button_of(row, "models.stored.kvasir-guide.remove") is None
     with qtbot.waitSignal(page.load_asked) as asked:
         press(row, "models.stored.kvasir-guide.load")
