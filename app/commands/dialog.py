@@ -40,13 +40,15 @@ class ShortcutsDialog(QDialog):
         """The keys of a command, and what brings back the usual ones."""
         self._wish: tuple[Shortcut, str, Shortcut] | None = None
         """A command, the keys that are wanted for it, and the command that has them."""
+        self._grids: list[QGridLayout] = []
         named(self, "shortcuts", windowTitle=tr("Keyboard shortcuts"))
         inside = QWidget()
         column = fill(QVBoxLayout(inside), margins=(24, 8, 24, 16), spacing=8)
         for group in dict.fromkeys(entry.group for entry in keymap.table):
             head = named(QLabel(group), role="section")
             head.setContentsMargins(0, 8, 0, 0)
-            fill(column, head, self._grid([entry for entry in keymap.table if entry.group == group]))
+            self._grids.append(self._grid([entry for entry in keymap.table if entry.group == group]))
+            fill(column, head, self._grids[-1])
         self._area = Scrolled(inside)
         fill(QVBoxLayout(self), (self._area, 1), self._foot(), margins=0, spacing=0)
         keymap.changed.connect(self._show)
@@ -56,7 +58,14 @@ class ShortcutsDialog(QDialog):
         super().showEvent(event)
         QTimer.singleShot(0, self, self._fit)  # how wide its words are is known once all have their style
 
+    def _align(self) -> None:
+        """Keys stand in one column over all groups."""
+        widest = max(cell.sizeHint().width() for cell, _ in self._cells.values())
+        for grid in self._grids:
+            grid.setColumnMinimumWidth(1, widest)
+
     def _fit(self) -> None:
+        self._align()
         more = (_LETTERS - _LEAST_LETTERS) * self.fontMetrics().averageCharWidth()
         wide = QSize(more + self._area.verticalScrollBar().sizeHint().width(), 0)
         self.resize((self.sizeHint().expandedTo(self._area.sizeHint()) + wide).boundedTo(room_of(self)))
@@ -99,6 +108,7 @@ class ShortcutsDialog(QDialog):
             reset.setToolTip(tip(tr("Back to {keys}", keys=native(usual)) if usual else tr("Back to no keys")))
             reset.setAccessibleName(tr("Reset: {what}", what=cell.button.accessibleName()))
         self.reset.setEnabled(self._keymap.any_changed)
+        self._align()
         self._say()
 
     def _say(self, sentence: str = "", wish: tuple[Shortcut, str, Shortcut] | None = None) -> None:

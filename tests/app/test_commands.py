@@ -277,6 +277,15 @@ def press_keys(qtbot, dialog: ShortcutsDialog, action: str, key: Qt.Key, *modifi
     qtbot.keyClick(cell._field, key, held)
 
 
+def test_keys_stand_in_one_column_over_all_groups(dialog):
+    for _ in range(3):
+        QApplication.processEvents()
+    places = [cell.mapTo(dialog, QPoint()) for cell, _ in dialog._cells.values()]
+    assert (
+        len({(place.x(), cell.width()) for place, (cell, _) in zip(places, dialog._cells.values(), strict=True)}) == 1
+    )
+
+
 def test_new_keys_are_pressed_in_the_list_and_hold_at_once(qtbot, program, dialog):
     control = Qt.KeyboardModifier.ControlModifier
     window, cells = program.window, dialog._cells
