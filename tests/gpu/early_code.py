@@ -143,8 +143,8 @@ def early_launches(dtype: torch.dtype = torch.bfloat16, ahead: bool = True) -> I
         yield made(f"product, {cut.slices}", lambda cut=cut: launches("int4 g128", dtype, cut))
     for name in ("int4 rows fp32", "MXFP4", "NF4 nested", "int4 g64 zeros"):
         yield made(name, lambda name=name: launches(name, dtype, SOME))
-    for name, kind in (("attention", "dense"), ("attention int8", "int8")):
-        yield made(name, lambda kind=kind: attention_code.whole(kind, dtype).launch)
+    for kind in ("dense", "fp8", "int8", "int4"):
+        yield made(f"attention {kind}", lambda kind=kind: attention_code.whole(kind, dtype).launch)
     yield made("attention of rows", lambda: attention_code.attention("dense", dtype, rows=5).launch)
     yield made("merge", lambda: attention_code.combining(dtype).launch)
     x, weight = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((1, 4096), (4096,)))

@@ -71,7 +71,7 @@ def test_many_tiles_merge_again_and_again() -> None:
     there, arrived = trial.batch_on(batch, DEVICE), trial.arrivals(DEVICE)
     q = torch.randn(64, 32, 128, generator=generator()).to(DEVICE, torch.bfloat16)
     for splits in (2, 7, 16):
-        cut = launch.cut_of(q, kv, AttnSpec(0.09), there, fused=True)._replace(splits=splits)
+        cut = launch.cut_of(q, kv, AttnSpec(0.09), there)._replace(splits=splits)
         apart = launch.attend(q, kv, AttnSpec(0.09), there, 0, True, None, None, cut)
         first = launch.attend(q, kv, AttnSpec(0.09), there, 0, True, None, None, cut, arrived)
         assert not trial.far(first[0], apart[0].float().cpu(), trial.TOLERANCE)

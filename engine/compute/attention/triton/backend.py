@@ -93,8 +93,9 @@ class TritonAttention(AttentionBackend):
         )
         plan = plans.get(form)
         if plan is None:
-            arrived = self._arrivals(q, kv, spec, batch)
-            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, first, stop, None, arrived)
+            cut = launch.cut_of(q, kv, spec, batch, first, stop)
+            arrived = self._arrivals(q, kv, spec, batch, cut)
+            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, first, stop, cut, arrived)
         return launch.run(plan, q, kv, need_lse)
 
     def declines_new(
@@ -107,8 +108,6 @@ class TritonAttention(AttentionBackend):
             return f"it does not write the KV kind {kv.kind}"
         if batch.host.max_rows != 1 or batch.ancestors is not None or per_kv > launch.DECODE_ROWS:
             return "a sequence has more than one new row, which other programs read"
-        if launch.rather_few(q, kv, spec, batch):
-            return "over this many keys the kernel that only attends is faster"
         if k.rest or v.rest or q.stride(2) != 1 or not (q.is_meta or q.data_ptr() % 16 == 0):
             return f"it has no heads of {kv.k_dim} and {kv.v_dim}, or they do not lie as it reads them"
         return trial.writes_wrongly(_traits(q, kv, spec, 0 if rope is None else rope.width), q.device)
@@ -130,18 +129,17 @@ class TritonAttention(AttentionBackend):
         form = (spec, group, need_lse, q.shape[1:], q.stride(), kv.kind, kv.v.shape, new.form)
         plan = plans.get(form)
         if plan is None:
-            arrived = self._arrivals(q, kv, spec, batch)
-            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, arrived=arrived, new=new)
+            cut = launch.cut_of(q, kv, spec, batch)
+            arrived = self._arrivals(q, kv, spec, batch, cut)
+            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, None, None, cut, arrived, new)
         return launch.run(plan, q, kv, need_lse, new)
 
-    def _arrivals(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch) -> Tensor | None:
+    def _arrivals(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, cut: launch.TileConfig) -> Tensor | None:
         """Counts of splits that have ended; None where their merge is a kernel of its own.
 
         They are made by the first step, none of which is captured, and every launch leaves them as it found them.
         """
-        if batch.ancestors is not None or not launch.may_merge(q, kv, spec, batch):
-            return None
-        if launch.rather_few(q, kv, spec, batch):
+        if batch.ancestors is not None or not launch.may_merge(q, kv, batch, cut):
             return None
         if trial.merges_wrongly(_traits(q, kv, spec), q.device) is not None:
             return None

@@ -13,7 +13,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.compute.attention.triton.kernels import LN2, LOG2E, PAGE, TABLES
+from engine.compute.attention.triton.pack_kernels import rotated
+from engine.compute.attention.triton.tile_kernels import (
+    LOG2E,
+    TABLES,
+    enter_text,
+    keys_of_text,
+    merge_if_last,
+    result_places,
+    slots_of,
+    store_lse,
+    tile_rows,
+    write_new,
+)
 
 VALUES = tl.constexpr(64.0)
 """Factor of the products of weights and values' scales, so that few are smaller than float16 holds in full."""
@@ -41,14 +53,8 @@ def _block(block, most, total, ones, even, odd, query, query_odd, added, factor,
            MAGIC: tl.constexpr):  # fmt: skip
     """The running softmax and sums after a block of keys. Not MASKED: every row sees all of it."""
     NUMBER: tl.constexpr = query.dtype
-    key = block * BN + tl.arange(0, BN)
+    key, known, slot = slots_of(table, block, length, BN, MASKED)
     lane = tl.arange(0, HALF)
-    if MASKED:
-        known = key < length
-        page = tl.load(table + key // PAGE, mask=known, other=0).to(tl.int64)
-    else:
-        page = tl.load(table + key // PAGE).to(tl.int64)
-    slot = page * PAGE + key % PAGE
     first, second = _numbers(tl.trans(tl.load(k + slot[:, None] * k_slot + lane[None, :])), ASM, MAGIC, NUMBER)
     scores = tl.dot(query, first, input_precision="ieee")
     scores = tl.dot(query_odd, second, scores, input_precision="ieee")
@@ -77,40 +83,41 @@ def _block(block, most, total, ones, even, odd, query, query_odd, added, factor,
     return more, total, ones, even, odd
 
 
-@triton.jit(do_not_specialize=["tokens", "table_row"], do_not_specialize_on_alignment=TABLES)
-def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out, scale, tokens,
+@triton.jit(do_not_specialize=["tokens", "table_row", "ahead_bytes"], do_not_specialize_on_alignment=TABLES)
+def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out, merged, merged_lse, arrived,
+                 new_k, new_v, cos, sin, turns, slots, scale, tokens,
                  q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
-                 GROUP: tl.constexpr, HALF: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr, BM: tl.constexpr,
-                 BN: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+                 new_k_row, new_k_head, new_v_row, new_v_head, turn_row, ahead, ahead_bytes,
+                 GROUP: tl.constexpr, HALF: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr,
+                 LSE: tl.constexpr, PARTS: tl.constexpr, MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr,
+                 MERGED_COLUMNS: tl.constexpr, MERGED_LSE: tl.constexpr, WRITES: tl.constexpr, ROTARY: tl.constexpr,
+                 LOOKED_UP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (S, H_kv, splits); at most BM rows times heads a sequence. Keys and values int16 ``[slots, H_kv, HALF]``,
     HALF a power of two; strides of them in int16. The rest as in `kernels.attend`."""
-    sequence, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-    begin = tl.load(row_start + sequence)
-    rows = tl.load(row_start + sequence + 1) - begin
+    begin, rows, length = enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY)
     if rows == 0:
         return
-    length = tl.load(kv_len + sequence)
-    m = tl.arange(0, BM)
-    live = m < rows * GROUP
-    row = tl.where(live, m // GROUP, 0)
-    limit = length - rows + row + 1
-    each = tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
-    start = tl.program_id(2) * each
-    end = tl.minimum(start + each, tl.cdiv(length, BN))
-    # Below the first new key there is none that a row does not see.
-    middle = tl.maximum(start, tl.minimum(end, (length - rows + 1) // BN))
+    head, heads = tl.program_id(1), tl.num_programs(1)
+    live, row, member = tile_rows(0, rows, GROUP, BM)
+    limit, start, middle, end = keys_of_text(row, rows, length, BN)
+    if WRITES:
+        codes: tl.constexpr = tl.pointer_type(tl.int8)
+        cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k.to(codes, bitcast=True), v.to(codes, bitcast=True),
+                             k_meta, v_meta, begin, (length - 1) // BN, start, end, new_k_row, new_k_head, new_v_row,
+                             new_v_head, turn_row, "int8", 2 * HALF, 2 * HALF, ROTARY, LOOKED_UP, 1, 1, 2 * HALF,
+                             2 * HALF)  # fmt: skip
 
     lane = tl.arange(0, HALF)
-    at = q + (begin + row).to(tl.int64)[:, None] * q_row + ((head * GROUP + m % GROUP) * q_head)[:, None]
-    query = tl.load(at + 2 * lane[None, :], mask=live[:, None], other=0.0).to(tl.float32)
-    query_odd = tl.load(at + 2 * lane[None, :] + 1, mask=live[:, None], other=0.0).to(tl.float32)
+    at = q + ((begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head)[:, None]
+    query = rotated(at, cos, sin, 2 * lane[None, :], live[:, None], ROTARY)
+    query_odd = rotated(at, cos, sin, 2 * lane[None, :] + 1, live[:, None], ROTARY)
     factor = tl.maximum(tl.max(tl.abs(query), 1), tl.max(tl.abs(query_odd), 1))
     factor = tl.where(factor > 0, factor, 1.0)
     NUMBER: tl.constexpr = tl.float32 if q.dtype.element_ty == tl.float32 else tl.float16
     query, query_odd = (query / factor[:, None]).to(NUMBER), (query_odd / factor[:, None]).to(NUMBER)
     added = (tl.sum(query.to(tl.float32), 1) + tl.sum(query_odd.to(tl.float32), 1)) * MAGIC
     factor *= scale * LOG2E
-    table += sequence * table_row
+    table += tl.program_id(0) * table_row
     k += head * k_head
     v += head * v_head
     k_meta += head
@@ -137,14 +144,12 @@ def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out
     too_much = tl.max(ones, 1) * MAGIC
     even = (even - too_much[:, None]) / (share * VALUES)[:, None]
     odd = (odd - too_much[:, None]) / (share * VALUES)[:, None]
-    place = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP
-    stored = live
-    if PARTS:
-        place += tl.program_id(2).to(tl.int64) * tokens * (heads * GROUP)
-        stored = live & some
+    place, stored = result_places(begin + row, member, live, some, tokens, GROUP, PARTS)
     to = out + place[:, None] * (2 * HALF) + 2 * lane[None, :]
     tl.store(to, even.to(out.dtype.element_ty), mask=stored[:, None])
     tl.store(to + 1, odd.to(out.dtype.element_ty), mask=stored[:, None])
     if LSE:
-        lse = tl.where(some, (most + tl.log2(share)) * LN2, float("-inf"))
-        tl.store(lse_out + place, lse, mask=live)
+        store_lse(lse_out, place, most, total, live)
+    if MERGED > 0:
+        merge_if_last(out, lse_out, merged, merged_lse, arrived, begin, rows, tokens, GROUP, 2 * HALF, MERGED_ROWS,
+                      MERGED_COLUMNS, MERGED, MERGED_LSE)  # fmt: skip

@@ -16,30 +16,23 @@ import triton
 import triton.language as tl
 
 from engine.compute.attention.triton import loads
-from engine.compute.attention.triton.pack_kernels import rotated_tile, write_head
+from engine.compute.attention.triton.pack_kernels import rotated
+from engine.compute.attention.triton.tile_kernels import (
+    LOG2E,
+    PAGE,
+    TABLES,
+    merge_if_last,
+    result_places,
+    slots_of,
+    split_of,
+    store_lse,
+    tile_of,
+    tile_rows,
+    write_new,
+)
 from engine.compute.native.early_kernels import enter, fetch_ahead, fetch_each, let_in, wait
 
-LOG2E = tl.constexpr(1.4426950408889634)
-LN2 = tl.constexpr(0.6931471805599453)
-PAGE = tl.constexpr(16)
 FAR = tl.constexpr(2147483647)
-
-
-@triton.jit
-def tile_of(place, row_start, sequences, GROUP: tl.constexpr, BM: tl.constexpr):
-    """The sequence of a tile, and which of its tiles it is.
-
-    Sequence s has those from ``row_start[s] * GROUP // BM + s`` on, at least as many as it needs (vLLM's Triton
-    attention finds them so).
-    """
-    low, high = 0, sequences
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tl.load(row_start + middle) * GROUP // BM + middle <= place:
-            low = middle
-        else:
-            high = middle
-    return low, place - (tl.load(row_start + low) * GROUP // BM + low)
 
 
 @triton.jit
@@ -80,46 +73,12 @@ def capped(scores, softcap):
 
 
 @triton.jit
-def merged_parts(parts, lses, out, lse_out, place, live, channel, real, each, splits, V_DIM: tl.constexpr,
-                 COLUMNS: tl.constexpr, ROWS: tl.constexpr, MOST: tl.constexpr, LSE: tl.constexpr):  # fmt: skip
-    """Rows ``place [ROWS]`` of out and lse_out as :func:`combine` merges them, of parts that are ``each`` rows apart.
-
-    Other programs wrote them in this launch: nothing of them is taken from this multiprocessor's own cache. No load
-    waits for another one.
-    """
-    split = tl.arange(0, MOST)
-    at = split[None, :].to(tl.int64) * each + place[:, None]
-    known = live[:, None] & (split < splits)[None, :]
-    lse = tl.load(lses + at, mask=known, other=float("-inf"), cache_modifier=".cg")
-    most = tl.max(lse, 1)
-    base = tl.where(most == float("-inf"), 0.0, most)
-    total = tl.sum(tl.exp(lse - base[:, None]), 1)
-    acc = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for one in tl.static_range(MOST):
-        own, there = one * each + place, live & (one < splits)
-        weight = tl.load(lses + own, mask=there, other=float("-inf"), cache_modifier=".cg")
-        part = tl.load(parts + own[:, None] * V_DIM + channel[None, :], mask=there[:, None] & real[None, :], other=0.0,
-                       cache_modifier=".cg")  # fmt: skip
-        # What nobody wrote may be anything, and 0 * NaN is NaN.
-        acc += tl.where((weight > float("-inf"))[:, None], part, 0.0) * tl.exp(weight - base)[:, None]
-    share = tl.where(total > 0, total, 1.0)
-    o = (acc / share[:, None]).to(out.dtype.element_ty)
-    tl.store(out + place[:, None] * V_DIM + channel[None, :], o, mask=live[:, None] & real[None, :])
-    if LSE:
-        tl.store(lse_out + place, tl.where(total > 0, base + tl.log(share), float("-inf")), mask=live)
-
-
-@triton.jit
 def first_slots(table, length, BN: tl.constexpr):
     """Slots of the first keys of a program that attends to a part of a whole text. (What is fetched of them into the
     level-2 cache may be written still: that is where it is written.)"""
-    turn = tl.program_id(2) * tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
-    key = turn * BN + tl.arange(0, BN)
-    return tl.load(table + key // PAGE, mask=key < length, other=0).to(tl.int64) * PAGE + key % PAGE
-
-
-TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions", "cos", "sin", "turns", "slots"]
-"""Tensors read number by number: their alignment is no reason to compile another kernel."""
+    start, _ = split_of(0, tl.cdiv(length, BN))
+    _, _, slot = slots_of(table, start, length, BN, True)
+    return slot
 
 
 PLAIN = ["sequences", "tokens", "window", "table_row", "ahead_bytes"]
@@ -136,10 +95,8 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
            K_LANES: tl.constexpr, V_LANES: tl.constexpr, K_REST: tl.constexpr, V_REST: tl.constexpr,
            SHARED: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, TREE: tl.constexpr,
            FIRST: tl.constexpr, STOP: tl.constexpr, SEARCH: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr,
-           MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr, MERGED_LSE: tl.constexpr,
-           WRITES: tl.constexpr, ROTARY: tl.constexpr,
-           LOOKED_UP: tl.constexpr, NEW_K_GROUPS: tl.constexpr, NEW_V_GROUPS: tl.constexpr,
-           NEW_K_LANES: tl.constexpr, NEW_V_LANES: tl.constexpr,
+           MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr, MERGED_COLUMNS: tl.constexpr,
+           MERGED_LSE: tl.constexpr, WRITES: tl.constexpr, ROTARY: tl.constexpr, LOOKED_UP: tl.constexpr,
            BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (tiles, H_kv, splits). ``out [T, H, V_DIM]`` in any dtype and ``lse_out [T, H]`` float32; with PARTS both
     have a first dimension, the splits, and parts in which a row sees nothing have no ``out``.
@@ -147,8 +104,8 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     SHARED: values are the first channels of the keys. K_BITS and V_BITS: 16 for numbers, 8, 4 or 2 for codes.
 
     MERGED: not 0, and no fewer than the splits, of tiles of at most MERGED_ROWS rows, one for each sequence. The last
-    program of a tile to end, which the number of those before it in ``arrived [tiles, H_kv]`` int32 says, merges its
-    parts into ``merged`` and, with MERGED_LSE, ``merged_lse``, and leaves 0 there. WRITES: sequences have one row each,
+    program of a tile to end merges its parts into ``merged`` and, with MERGED_LSE, ``merged_lse``, see
+    :func:`tile_kernels.merge_if_last`. WRITES: sequences have one row each,
     or none; q and ``new_k [T, H_kv, K_DIM]`` are not rotated yet, and this row's key and value not yet written, see
     :func:`pack_kernels.write`. LOOKED_UP: the rotation of a row is in the row of ``cos`` and ``sin`` that ``turns [T]``
     int64 says. EARLY: ``row_start``, ``kv_len`` and ``table`` are the step's own, and no kernel of it writes them.
@@ -176,9 +133,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     if not EARLY:
         length = tl.load(kv_len + sequence)
     prefix = length - rows
-    m = tile * BM + tl.arange(0, BM)
-    live = m < rows * GROUP
-    row = tl.where(live, m // GROUP, 0)
+    live, row, member = tile_rows(tile, rows, GROUP, BM)
     index = prefix + row
     bottom, limit = bounds(row, index, begin, window, first, stop, positions, WINDOW, TREE, FIRST, STOP)
     sees = live & (limit > bottom)
@@ -187,33 +142,21 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         top = index + 1
     low, high = tl.min(tl.where(sees, bottom, FAR)), tl.max(tl.where(sees, top, 0))
     low = tl.minimum(low, high)
-    first_block = low // BN
-    each = tl.cdiv(tl.cdiv(high, BN) - first_block, tl.num_programs(2))
-    start = first_block + tl.program_id(2) * each
-    end = tl.minimum(start + each, tl.cdiv(high, BN))
+    start, end = split_of(low // BN, tl.cdiv(high, BN))
 
     if WRITES:
-        # The keys of one of the splits end with the new one: nobody else reads it.
-        last = (length - 1) // BN
-        turn = begin.to(tl.int64)
-        if LOOKED_UP:
-            turn = tl.load(turns + begin).to(tl.int64)
-        cos += turn * turn_row
-        sin += turn * turn_row
-        if (last >= start) & (last < end):
-            place = tl.load(slots + begin) * heads + head
-            write_head(new_k + begin.to(tl.int64) * new_k_row + head * new_k_head,
-                       new_v + begin.to(tl.int64) * new_v_row + head * new_v_head,
-                       cos, sin, place, k, v, k_meta, v_meta, KIND, K_DIM, V_DIM, ROTARY, K_GROUP, V_GROUP,
-                       NEW_K_GROUPS, NEW_V_GROUPS, NEW_K_LANES, NEW_V_LANES)  # fmt: skip
-        tl.debug_barrier()
+        cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k, v, k_meta, v_meta, begin, (length - 1) // BN,
+                             start, end, new_k_row, new_k_head, new_v_row, new_v_head, turn_row, KIND, K_DIM, V_DIM,
+                             ROTARY, LOOKED_UP, K_GROUP, V_GROUP, 2 * K_LANES if K_REST > 0 else K_LANES,
+                             2 * V_LANES if V_REST > 0 else V_LANES)  # fmt: skip
 
     K_PLANES: tl.constexpr = 8 // K_BITS if K_BITS < 8 else 1
     V_PLANES: tl.constexpr = 8 // V_BITS if V_BITS < 8 else 1
-    token_head = (begin + row).to(tl.int64) * q_row + (head * GROUP + m % GROUP) * q_head
+    token_head = (begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head
     channel, real = loads.channels(K_DIM, K_PLANES, K_LANES)
     if WRITES:
-        query = rotated_tile(q + token_head, cos, sin, channel, live, real, ROTARY).to(DTYPE)
+        query = rotated((q + token_head)[:, None], cos, sin, channel[None, :], live[:, None] & real[None, :], ROTARY)
+        query = query.to(DTYPE)
     else:
         query = tl.load(q + token_head[:, None] + channel[None, :], mask=live[:, None] & real[None, :], other=0.0)
     if K_REST > 0:
@@ -229,10 +172,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     if V_REST > 0:
         acc_rest = tl.zeros((BM, V_REST), tl.float32)
     for block in range(start, end):
-        key = block * BN + tl.arange(0, BN)
-        # What lies beyond is read from page 0, which is there for that, and masked.
-        page = tl.load(table + key // PAGE, mask=key < high, other=0).to(tl.int64)
-        slot = page * PAGE + key % PAGE
+        key, known, slot = slots_of(table, block, high, BN, True)
         k_at = k + head * k_head
         if KIND == "kivi":
             even = tl.load(table + block * 2).to(tl.int64)
@@ -268,7 +208,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         total = total * shrink + tl.sum(weights, 1)
         most = more
         v_at = v + head * v_head
-        known = (key >= low) & (key < high)
+        known = known & (key >= low)
         if SHARED:
             values = keys
         else:
@@ -288,11 +228,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
 
     some = total > 0
     share = tl.where(some, total, 1.0)[:, None]
-    place = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP
-    stored = live
-    if PARTS:
-        place += tl.program_id(2).to(tl.int64) * tokens * (heads * GROUP)
-        stored = live & some
+    place, stored = result_places(begin + row, member, live, some, tokens, GROUP, PARTS)
     channel, real = loads.channels(V_DIM, V_PLANES, V_LANES)
     at = out + place[:, None] * V_DIM
     tl.store(at + channel[None, :], (acc / share).to(out.dtype.element_ty), mask=stored[:, None] & real[None, :])
@@ -301,19 +237,11 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         tl.store(at + rest[None, :], (acc_rest / share).to(out.dtype.element_ty),
                  mask=stored[:, None] & (rest < V_DIM)[None, :])  # fmt: skip
     if LSE:
-        lse = tl.where(some, (most + tl.log2(share.reshape(BM))) * LN2, float("-inf"))
-        tl.store(lse_out + place, lse, mask=live)
+        store_lse(lse_out, place, most, total, live)
     if MERGED > 0:
         tl.static_assert(PARTS & (V_REST == 0) & (not SEARCH))
-        tl.debug_barrier()  # all threads' parts are written before one of them says so
-        count = arrived + tl.program_id(0) * heads + head
-        if tl.atomic_add(count, 1, sem="acq_rel") == tl.num_programs(2) - 1:
-            between = tokens.to(tl.int64) * (heads * GROUP)
-            each_row = tl.arange(0, MERGED_ROWS)
-            own = (begin + each_row // GROUP).to(tl.int64) * (heads * GROUP) + head * GROUP + each_row % GROUP
-            merged_parts(out, lse_out, merged, merged_lse, own, each_row < rows * GROUP, channel, real, between,
-                         tl.num_programs(2), V_DIM, V_PLANES * V_LANES, MERGED_ROWS, MERGED, MERGED_LSE)  # fmt: skip
-            tl.store(count, 0)
+        merge_if_last(out, lse_out, merged, merged_lse, arrived, begin, rows, tokens, GROUP, V_DIM, MERGED_ROWS,
+                      MERGED_COLUMNS, MERGED, MERGED_LSE)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["tokens", "splits", "ahead_bytes"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
 from engine.compute.attention.interface import AttnSpec, NewRows
 from engine.compute.attention.rotation import TableRotaryStep
+from engine.compute.attention.triton.few_rows import FewRows, kernel_of
 from engine.compute.batch import Batch, context_class, power_of_two, row_class
 from engine.compute.native.gpu import HOPPER, capability, inlines, processors
 from engine.compute.native.triton_launch import Grid, Variants
@@ -29,39 +30,11 @@ about as long for memory as a turn does. Estimates."""
 
 
 MERGED = 16
-"""The most splits that the last of them merges, all at once: a row's parts of 128 channels are 64 registers. An
-estimate, too."""
+"""The most splits that the last of them merges, all at once. An estimate, too."""
+MERGED_NUMBERS = 4
+"""Numbers of a split that a thread merges at once: with those of all splits 64 registers."""
 TILES = 4096
 """Tiles of a launch in which one split merges, at most."""
-BYTE_KEYS, BYTE_NUMBERS = 128, 1 << 14
-"""The most keys of a tile of byte_kernels.py, and the most numbers of them: twice those of other kinds."""
-BYTES = """{ .reg .b32 t;
-lop3.b32 $0, $2, 0x00FF00FF, 0x64806480, 0x6A;
-shr.u32 t, $2, 8;
-lop3.b32 $1, t, 0x00FF00FF, 0x64806480, 0x6A; }"""
-"""PTX: two halfwords of two int8 each -> float16 of the first codes and of the second, each 1152 too large. (0x6A is
-(a & b) ^ c, which turns the sign of a code about.)"""
-BYTES_MAGIC = 1152.0
-NIBBLES = """{ .reg .b32 t;
-and.b32 $0, $4, 0x000F000F;
-and.b32 $1, $4, 0x00F000F0;
-shr.u32 t, $4, 8;
-and.b32 $2, t, 0x000F000F;
-and.b32 $3, t, 0x00F000F0; }"""
-"""PTX: two halfwords of four codes of 4 bits each -> float16 of NIBBLES_UNIT times less, see nibble_kernels.py."""
-NIBBLES_UNIT = float(1 << 24)
-NIBBLES_GROUP = 32
-"""Channels that share a scale and a minimum in every head that nibble_kernels.py serves."""
-NIBBLE_KEYS, NIBBLE_NUMBERS = 64, 1 << 13
-"""As BYTE_KEYS and BYTE_NUMBERS, for nibble_kernels.py: a program is one warp, since its products with values have 16
-rows and as many columns, which several would all compute."""
-NIBBLE_ROWS = 8
-"""As DECODE_ROWS, for nibble_kernels.py: 16 rows would have more sums than a thread has registers."""
-FEW_KEYS: dict[str, int] = {"int8": 1 << 18, "int4": 1 << 16}
-"""Keys of a layer, of all sequences and heads, from which on a kernel for a few rows is faster where memory is,
-although it neither writes nor merges: what an H200 then saves is the time of two more kernels. Estimates, too."""
-FAST_MEMORY = ((8, 0), HOPPER, (10, 0))
-"""Generations with so much memory bandwidth that unpacking in `kernels.attend` takes longer than reading."""
 DECODE_ROWS = 16
 """Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
 
@@ -118,7 +91,7 @@ def cut_for(
     max_keys: int,
     processors: int,
     least: int = LEAST_KEYS,
-    few: Few = "",
+    few: FewRows | None = None,
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
     ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``few``: for such a kernel. Estimates
@@ -131,14 +104,12 @@ def cut_for(
         keys = 16
     if kind == "kivi":
         keys = CHANNEL_GROUP
-    if few == "int8":
-        keys = min(BYTE_KEYS, BYTE_NUMBERS // width)
-    elif few == "int4":
-        keys = min(NIBBLE_KEYS, NIBBLE_NUMBERS // width)
+    if few is not None:
+        keys = few.tile_keys(width)
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
     looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
-    warps = 8 if rows == 64 else 1 if few == "int4" else 4
+    warps = few.warps if few is not None else 8 if rows == 64 else 4
     # Where a program is one warp, as many more of them run at the same time.
     splits = splits_for(tiles, -(-max_keys // keys), -(-max_keys // least), processors * max(1, 4 // warps))
     return TileConfig(rows, keys, splits, warps, 1 if looked_up else 2)
@@ -168,49 +139,28 @@ def cut_of(
     first: Tensor | None = None,
     stop: Tensor | None = None,
     least: int = 0,
-    fused: bool = False,
 ) -> TileConfig:
-    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served. ``fused``: of the kernel
-    that also writes and merges."""
+    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served."""
     k, v, _ = layout(kv)
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
     least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
     longest = context_class(batch.host.max_kv)
-    few = "" if fused else few_kernel(q, kv, spec, batch, first, stop)
+    few = few_kernel(q, kv, spec, batch, first, stop)
     return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few)
-
-
-Few = Literal["", "int8", "int4"]
-"""Kernels for a few rows that see whole texts of one kind: those of byte_kernels.py and nibble_kernels.py."""
 
 
 def few_kernel(
     q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, first: Tensor | None = None, stop: Tensor | None = None
-) -> Few:
-    """The kernel for a few rows that serves; "": none, as where heads have not 2^n channels."""
-    plain = spec.window is None and spec.softcap is None and batch.ancestors is None and first is None and stop is None
-    width = kv.k_dim
-    least, most = (32, DECODE_ROWS) if kv.kind == "int8" else (2 * NIBBLES_GROUP, NIBBLE_ROWS)
-    whole = width == kv.v_dim == power_of_two(width) and least <= width <= 256
+) -> FewRows | None:
+    """The kernel for a few rows that serves :func:`attend` with these; None: `kernels.attend` does."""
     packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    if not plain or not whole or packed_rows > most:
-        return ""
-    return cast(Few, kv.kind) if kv.kind in ("int8", "int4") else ""
+    return kernel_of(kv, spec, packed_rows, batch.ancestors is None and first is None and stop is None)
 
 
-def rather_few(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch) -> bool:
-    """Return True if a kernel for a few rows serves that is faster than one that also writes and merges."""
-    if capability(q.device) not in FAST_MEMORY or not few_kernel(q, kv, spec, batch):
-        return False
-    _, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    return tiles * context_class(batch.host.max_kv) >= FEW_KEYS[kv.kind]
-
-
-def may_merge(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, cut: TileConfig | None = None) -> bool:
+def may_merge(q: Tensor, kv: PackedKV, batch: Batch, cut: TileConfig) -> bool:
     """Return True if the last split may merge the others, of queries like q [T, H, d]: they and their rows are few."""
     packed_rows, _ = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
-    splits = (cut or cut_of(q, kv, spec, batch, fused=True)).splits
-    return 1 < splits <= MERGED and layout(kv)[1].rest == 0 and packed_rows <= DECODE_ROWS
+    return 1 < cut.splits <= MERGED and layout(kv)[1].rest == 0 and packed_rows <= DECODE_ROWS
 
 
 def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
@@ -236,7 +186,7 @@ class LaunchPlan(NamedTuple):
     """Rows that are no padding."""
     arrived: Tensor | None = None
     """[tiles * H_kv] int32, all 0: how many splits of a tile have ended, where the last one merges."""
-    few: Few = ""
+    few: FewRows | None = None
     """The kernel, where it is one for a few rows."""
 
 
@@ -261,48 +211,61 @@ def plan(
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
     packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
     room = 0 if arrived is None else arrived.shape[0]
-    merged = host.S * kv.kv_heads <= room and may_merge(q, kv, spec, batch, cut)
-    fused = merged or new is not None
-    cut = cut or cut_of(q, kv, spec, batch, first, stop, fused=fused)
+    cut = cut or cut_of(q, kv, spec, batch, first, stop)
+    merged = host.S * kv.kv_heads <= room and may_merge(q, kv, batch, cut)
     search = packed_rows > DECODE_ROWS
     part = part_lse = None
     if cut.splits > 1:
         part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
         part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
     tree, table = batch.ancestors is not None, batch.page_table
-    if few := "" if fused else few_kernel(q, kv, spec, batch, first, stop):
-        return _plan_of_few(few, q, kv, spec, batch, cut, table[group], part, part_lse, need_lse)
+    bounds: tuple[Tensor | None, ...] = first, stop, batch.ancestors, batch.positions if tree else None
+    strides = [*q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)]
+    numbers: tuple[float, ...] = spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T
+    few = few_kernel(q, kv, spec, batch, first, stop)
+    if few is not None:
+        strides[2:6] = (stride // 2 for stride in strides[2:6])  # of int16
+        bounds, numbers = (), (spec.scale, host.T)
+        own = {**few.constants(kv.k_dim, q.dtype == torch.float32, inlines(q.device)), "BM": few.rows}
+    else:
+        own = {
+            **layout_constants(kv),
+            "WINDOW": spec.window is not None,
+            "SOFTCAP": spec.softcap is not None,
+            "TREE": tree,
+            "FIRST": first is not None,
+            "STOP": stop is not None,
+            "SEARCH": search,
+            "BM": cut.rows,
+        }
+    merged_rows = power_of_two(packed_rows) if merged else 1
     keywords = {
-        **layout_constants(kv),
+        **own,
         "GROUP": per_kv,
-        "WINDOW": spec.window is not None,
-        "SOFTCAP": spec.softcap is not None,
-        "TREE": tree,
-        "FIRST": first is not None,
-        "STOP": stop is not None,
-        "SEARCH": search,
         "LSE": need_lse or cut.splits > 1,
         "PARTS": cut.splits > 1,
         "MERGED": MERGED if merged else 0,
-        "MERGED_ROWS": power_of_two(packed_rows) if merged else 1,
+        "MERGED_ROWS": merged_rows,
+        "MERGED_COLUMNS": min(max(16, power_of_two(kv.v_dim)), MERGED_NUMBERS * 32 * cut.warps // merged_rows),
         "MERGED_LSE": need_lse and merged,
-        **written_constants(kv, new),
-        "BM": cut.rows,
+        "WRITES": new is not None,
+        "ROTARY": 0 if new is None or new.rope is None else new.rope.width,
+        "LOOKED_UP": new is not None and isinstance(new.rope, TableRotaryStep),
         "BN": cut.keys,
         "num_warps": cut.warps,
         "num_stages": cut.stages,
     }
-    strides = *q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)
     return LaunchPlan(
         (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits),
-        (*keywords.values(), q.dtype, strides[:-1], None if new is None else new.form),
+        (*keywords.values(), q.dtype, tuple(strides[:-1]), None if new is None else new.form),
         keywords,
-        (table[group], batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None),
-        (spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T, *strides),
+        (table[group], batch.row_start, batch.kv_len, *bounds),
+        (*numbers, *strides),
         part,
         part_lse,
         host.T,
         arrived if merged else None,
+        few,
     )
 
 
@@ -325,20 +288,6 @@ def layout_constants(kv: PackedKV) -> dict[str, Any]:
     }
 
 
-def written_constants(kv: PackedKV, new: NewRows | None) -> dict[str, Any]:
-    """Constants by which :func:`attend` writes the new rows."""
-    four, turns = kv.kind == "int4", 0 if new is None or new.rope is None else new.rope.width
-    return {
-        "WRITES": new is not None,
-        "ROTARY": turns,
-        "LOOKED_UP": new is not None and isinstance(new.rope, TableRotaryStep),
-        "NEW_K_GROUPS": power_of_two(kv.k_dim // value_group(kv.k_dim)),
-        "NEW_V_GROUPS": power_of_two(kv.v_dim // value_group(kv.v_dim)),
-        "NEW_K_LANES": power_of_two(kv.k_dim // 2 if four else kv.k_dim),
-        "NEW_V_LANES": power_of_two(kv.v_dim // 2 if four else kv.v_dim),
-    }
-
-
 def _new_arguments(new: NewRows | None) -> tuple[tuple[Tensor | None, ...], tuple[int, ...]]:
     """Tensors and strides of new rows; the slots stand for tables that are not read where nothing rotates."""
     if new is None:
@@ -351,58 +300,11 @@ def _new_arguments(new: NewRows | None) -> tuple[tuple[Tensor | None, ...], tupl
     return (new.k, new.v, rope.cos, rope.sin, None, new.slots), (*strides, rope.cos.stride(0))
 
 
-def _plan_of_few(
-    few: Few,
-    q: Tensor,
-    kv: PackedKV,
-    spec: AttnSpec,
-    batch: Batch,
-    cut: TileConfig,
-    table: Tensor,
-    part: Tensor | None,
-    part_lse: Tensor | None,
-    need_lse: bool,
-) -> LaunchPlan:
-    exact = q.dtype == torch.float32  # float32 serves to be compared, and needs no float16
-    inline = not exact and inlines(q.device)
-    per_kv = q.shape[1] // kv.kv_heads
-    own: dict[str, Any]
-    if few == "int8":
-        magic = 0.0 if exact else BYTES_MAGIC
-        own = {"HALF": kv.k_dim // 2, "ASM": BYTES if inline else "", "MAGIC": magic, "BM": cut.rows}
-    else:
-        pairs = kv.k_dim // (2 * NIBBLES_GROUP)
-        own = {"PAIRS": pairs, "HALF": NIBBLES_GROUP // 2, "ASM": NIBBLES if inline else ""}
-        own |= {"UNIT": NIBBLES_UNIT if inline else 1.0}
-        own |= {"BM": NIBBLE_ROWS}
-    keywords = {
-        "GROUP": per_kv,
-        **own,
-        "LSE": need_lse or cut.splits > 1,
-        "PARTS": cut.splits > 1,
-        "BN": cut.keys,
-        "num_warps": cut.warps,
-        "num_stages": cut.stages,
-    }
-    strides = *q.stride()[:2], *(stride // 2 for side in (kv.k, kv.v) for stride in side.stride()[:2])
-    return LaunchPlan(
-        (batch.host.S, kv.kv_heads, cut.splits),
-        (few, *keywords.values(), q.dtype, strides),
-        keywords,
-        (table, batch.row_start, batch.kv_len),
-        (spec.scale, batch.host.T, *strides, batch.page_table.stride(1)),
-        part,
-        part_lse,
-        batch.host.T,
-        few=few,
-    )
-
-
 def run(
     plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False, new: NewRows | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """One layer's attention as planned."""
-    from engine.compute.attention.triton import byte_kernels, kernels, nibble_kernels
+    from engine.compute.attention.triton import kernels
 
     out = q.new_empty(q.shape[0], q.shape[1], kv.v_dim)
     lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
@@ -414,16 +316,13 @@ def run(
         return out, lse
     written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
     k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
-    if plan.few:
-        k, v = kv.k.view(torch.int16), kv.v.view(torch.int16)
-        args = (q, k, v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
-        kernel = byte_kernels.attend_bytes if plan.few == "int8" else nibble_kernels.attend_nibbles
-        _variants.launch(kernel, plan.key, plan.grid, args, lambda: plan.keywords)
-    else:
-        merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
-        tensors, strides = _new_arguments(new)
-        args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *merged, *tensors, *plan.numbers, *strides)
-        _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords, early=True)
+    merged = (None, None, None) if plan.arrived is None else (out, lse, plan.arrived)
+    tensors, strides = _new_arguments(new)
+    kernel, k, v = kernels.attend, kv.k, kv.v
+    if plan.few is not None:
+        kernel, k, v = plan.few.kernel(), k.view(torch.int16), v.view(torch.int16)
+    args = (q, k, v, k_meta, v_meta, *plan.tables, *written, *merged, *tensors, *plan.numbers, *strides)
+    _variants.launch(kernel, plan.key, plan.grid, args, lambda: plan.keywords, early=True)
     if plan.part is not None and plan.arrived is None:
         merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
     return out, lse

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.compute.attention.triton.kernels import LN2, LOG2E
+from engine.compute.attention.triton.tile_kernels import LN2, LOG2E
 
 
 @triton.jit

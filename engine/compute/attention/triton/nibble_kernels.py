@@ -16,7 +16,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.compute.attention.triton.kernels import LN2, LOG2E, PAGE, TABLES
+from engine.compute.attention.triton.pack_kernels import rotated
+from engine.compute.attention.triton.tile_kernels import (
+    LOG2E,
+    TABLES,
+    enter_text,
+    keys_of_text,
+    merge_if_last,
+    result_places,
+    slots_of,
+    store_lse,
+    tile_rows,
+    write_new,
+)
 
 COLUMNS = tl.constexpr(16)
 """Columns of products with minima, one for each group, as few as tensor cores have. The last one of values is 1, whose
@@ -42,12 +54,11 @@ def _codes(words, ASM: tl.constexpr, NUMBER: tl.constexpr):
 
 
 @triton.jit
-def _queries(at, live, group, HALF: tl.constexpr):
+def _queries(at, cos, sin, live, group, HALF: tl.constexpr, ROTARY: tl.constexpr):
     """[HALF, R] float32 of a group's even channels, and of its odd ones."""
-    lane = tl.arange(0, HALF)[:, None]
-    even = tl.load(at[None, :] + group * 2 * HALF + 2 * lane, mask=live[None, :], other=0.0).to(tl.float32)
-    odd = tl.load(at[None, :] + group * 2 * HALF + 2 * lane + 1, mask=live[None, :], other=0.0).to(tl.float32)
-    return even, odd
+    channel = group * 2 * HALF + 2 * tl.arange(0, HALF)[:, None]
+    even = rotated(at[None, :], cos, sin, channel, live[None, :], ROTARY)
+    return even, rotated(at[None, :], cos, sin, channel + 1, live[None, :], ROTARY)
 
 
 @triton.jit
@@ -77,15 +88,9 @@ def _block(block, most, added, sums, queries, query_sums, factor, limit, length,
            UNIT: tl.constexpr):  # fmt: skip
     """The running softmax and sums after a block of keys. Not MASKED: every row sees all of it."""
     NUMBER: tl.constexpr = query_sums.dtype
-    key = block * BN + tl.arange(0, BN)
+    key, known, slot = slots_of(table, block, length, BN, MASKED)
     lane = tl.arange(0, HALF)
     column = tl.arange(0, COLUMNS)
-    known = key < length
-    if MASKED:
-        page = tl.load(table + key // PAGE, mask=known, other=0).to(tl.int64)
-    else:
-        page = tl.load(table + key // PAGE).to(tl.int64)
-    slot = page * PAGE + key % PAGE
     at = slot[:, None] * meta_slot + (column % (2 * PAIRS))[None, :]
     lowest = tl.dot(_minima(k_meta + at, known, NUMBER, MASKED), query_sums, input_precision="ieee")
     scores = tl.zeros((BN, live.shape[0]), tl.float32)
@@ -132,37 +137,37 @@ def _at(columns, which: tl.constexpr):
     return tl.sum(tl.where((tl.arange(0, COLUMNS) == which)[None, :], columns, 0.0), 1)
 
 
-@triton.jit(do_not_specialize=["tokens", "table_row"], do_not_specialize_on_alignment=TABLES)
-def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out, scale, tokens,
+@triton.jit(do_not_specialize=["tokens", "table_row", "ahead_bytes"], do_not_specialize_on_alignment=TABLES)
+def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out, merged, merged_lse, arrived,
+                   new_k, new_v, cos, sin, turns, slots, scale, tokens,
                    q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
-                   GROUP: tl.constexpr, PAIRS: tl.constexpr, HALF: tl.constexpr, LSE: tl.constexpr,
-                   PARTS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ASM: tl.constexpr,
-                   UNIT: tl.constexpr):  # fmt: skip
+                   new_k_row, new_k_head, new_v_row, new_v_head, turn_row, ahead, ahead_bytes,
+                   GROUP: tl.constexpr, PAIRS: tl.constexpr, HALF: tl.constexpr, ASM: tl.constexpr, UNIT: tl.constexpr,
+                   LSE: tl.constexpr, PARTS: tl.constexpr, MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr,
+                   MERGED_COLUMNS: tl.constexpr, MERGED_LSE: tl.constexpr, WRITES: tl.constexpr, ROTARY: tl.constexpr,
+                   LOOKED_UP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (S, H_kv, splits); at most BM rows times heads a sequence. Keys and values int16 ``[slots, H_kv, PAIRS *
     HALF]`` of 4 * PAIRS * HALF channels, of which 2 * HALF share a scale; strides of them in int16. The rest as in
     `kernels.attend`."""
-    sequence, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-    begin = tl.load(row_start + sequence)
-    rows = tl.load(row_start + sequence + 1) - begin
+    begin, rows, length = enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY)
     if rows == 0:
         return
-    length = tl.load(kv_len + sequence)
-    m = tl.arange(0, BM)
-    live = m < rows * GROUP
-    row = tl.where(live, m // GROUP, 0)
-    limit = length - rows + row + 1
-    each = tl.cdiv(tl.cdiv(length, BN), tl.num_programs(2))
-    start = tl.program_id(2) * each
-    end = tl.minimum(start + each, tl.cdiv(length, BN))
-    # Below the first new key there is none that a row does not see.
-    middle = tl.maximum(start, tl.minimum(end, (length - rows + 1) // BN))
+    PLANE: tl.constexpr = 2 * PAIRS * HALF
+    head, heads = tl.program_id(1), tl.num_programs(1)
+    live, row, member = tile_rows(0, rows, GROUP, BM)
+    limit, start, middle, end = keys_of_text(row, rows, length, BN)
+    if WRITES:
+        codes: tl.constexpr = tl.pointer_type(tl.uint8)
+        cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k.to(codes, bitcast=True), v.to(codes, bitcast=True),
+                             k_meta, v_meta, begin, (length - 1) // BN, start, end, new_k_row, new_k_head, new_v_row,
+                             new_v_head, turn_row, "int4", 2 * PLANE, 2 * PLANE, ROTARY, LOOKED_UP, 2 * HALF, 2 * HALF,
+                             PLANE, PLANE)  # fmt: skip
 
     NUMBER: tl.constexpr = tl.float32 if q.dtype.element_ty == tl.float32 else tl.float16
-    PLANE: tl.constexpr = 2 * PAIRS * HALF
-    at = q + (begin + row).to(tl.int64) * q_row + (head * GROUP + m % GROUP) * q_head
+    at = q + (begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head
     factor = tl.zeros((BM,), tl.float32)
     for group in tl.static_range(2 * PAIRS):
-        even, odd = _queries(at, live, group, HALF)
+        even, odd = _queries(at, cos, sin, live, group, HALF, ROTARY)
         factor = tl.maximum(factor, tl.maximum(tl.max(tl.abs(even), 0), tl.max(tl.abs(odd), 0)))
     factor = tl.where(factor > 0, factor, 1.0)
     queries = ()
@@ -170,7 +175,7 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
     query_sums = tl.zeros((COLUMNS, BM), tl.float32)
     for pair in tl.static_range(PAIRS):
         for plane in tl.static_range(2):
-            even, odd = _queries(at, live, plane * PAIRS + pair, HALF)
+            even, odd = _queries(at, cos, sin, live, plane * PAIRS + pair, HALF, ROTARY)
             even, odd = (even / factor[None, :]).to(NUMBER), (odd / factor[None, :]).to(NUMBER)
             both = (tl.sum(even.to(tl.float32), 0) + tl.sum(odd.to(tl.float32), 0))[None, :]
             # A sum is a float16 and what that leaves.
@@ -180,7 +185,7 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
             queries = queries + (even * (1.0 / 16**plane), odd * (1.0 / 16**plane))  # type: ignore[assignment]
     query_sums = query_sums.to(NUMBER)
     factor *= scale * LOG2E
-    table += sequence * table_row
+    table += tl.program_id(0) * table_row
     k += head * k_head
     v += head * v_head
     k_meta += head * (2 * PAIRS)
@@ -205,11 +210,7 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
     total = _at(added, COLUMNS - 1)
     some = total > 0
     share = tl.where(some, total, 1.0)[:, None]
-    place = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP
-    stored = live
-    if PARTS:
-        place += tl.program_id(2).to(tl.int64) * tokens * (heads * GROUP)
-        stored = live & some
+    place, stored = result_places(begin + row, member, live, some, tokens, GROUP, PARTS)
     to = out + place[:, None] * (2 * PLANE) + 2 * tl.arange(0, HALF)[None, :]
     for pair in tl.static_range(PAIRS):
         for plane in tl.static_range(2):
@@ -221,5 +222,7 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
                     to + (plane * PAIRS + pair) * 2 * HALF + odd, numbers.to(out.dtype.element_ty), mask=stored[:, None]
                 )
     if LSE:
-        lse = tl.where(some, (most + tl.log2(tl.where(some, total / VALUES, 1.0))) * LN2, float("-inf"))
-        tl.store(lse_out + place, lse, mask=live)
+        store_lse(lse_out, place, most, total / VALUES, live)
+    if MERGED > 0:
+        merge_if_last(out, lse_out, merged, merged_lse, arrived, begin, rows, tokens, GROUP, 2 * PLANE, MERGED_ROWS,
+                      MERGED_COLUMNS, MERGED, MERGED_LSE)  # fmt: skip

@@ -37,17 +37,14 @@ def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Ten
 
     def keywords() -> dict[str, Any]:
         four = kv.kind == "int4"
-        k_group, v_group = value_group(k_dim), value_group(v_dim)
         return {
             "HEADS": heads,
             "KIND": kv.kind,
             "K_DIM": k_dim,
             "V_DIM": v_dim,
             "ROTARY": turns,
-            "K_GROUP": k_group,
-            "V_GROUP": v_group,
-            "K_GROUPS": power_of_two(k_dim // k_group),
-            "V_GROUPS": power_of_two(v_dim // v_group),
+            "K_GROUP": value_group(k_dim),
+            "V_GROUP": value_group(v_dim),
             "K_LANES": power_of_two(k_dim // 2 if four else k_dim),
             "V_LANES": power_of_two(v_dim // 2 if four else v_dim),
             "num_warps": 1,
@@ -84,8 +81,7 @@ def flush(kv: PackedKV, to: Flush) -> None:
         return {"WIDTH": k_dim, "BITS": kv.k_bits, "LANES": lanes, "num_warps": 4, "enable_fp_fusion": False}
 
     def of_values() -> dict[str, Any]:
-        group = value_group(v_dim)
-        sizes = {"GROUP": group, "GROUPS": power_of_two(v_dim // group), "LANES": power_of_two(v_dim * kv.v_bits // 8)}
+        sizes = {"GROUP": value_group(v_dim), "LANES": power_of_two(v_dim * kv.v_bits // 8)}
         return {"WIDTH": v_dim, "BITS": kv.v_bits, **sizes, "num_warps": 1, "enable_fp_fusion": False}
 
     key = (kv.recent.k.dtype, kv.k_bits, kv.v_bits, k_dim, v_dim, kv.kv_heads)

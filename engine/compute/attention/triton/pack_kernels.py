@@ -25,33 +25,18 @@ def rounded(x):
 
 @triton.jit
 def rotated(at, cos, sin, channel, real, ROTARY: tl.constexpr):
-    """Channels of a head at ``at``, those below ROTARY rotated; float32, each step rounded to the head's dtype."""
+    """Channels of the heads of one row at ``at``, those below ROTARY rotated; float32, each step rounded to the heads'
+    dtype, and 0 where they are not ``real``."""
     DTYPE: tl.constexpr = at.dtype.element_ty
     x = tl.load(at + channel, mask=real, other=0.0).to(tl.float32)
     if ROTARY > 0:
-        turns = real & (channel < ROTARY)
+        turns = channel < ROTARY
         other = tl.where(channel < ROTARY // 2, channel + ROTARY // 2, channel - ROTARY // 2)
-        y = tl.load(at + other, mask=turns, other=0.0).to(tl.float32)
+        y = tl.load(at + other, mask=real & turns, other=0.0).to(tl.float32)
         c = tl.load(cos + channel, mask=turns, other=0.0).to(tl.float32)
         s = tl.load(sin + channel, mask=turns, other=0.0).to(tl.float32)
         turned = (x * c).to(DTYPE).to(tl.float32) + (y * s).to(DTYPE).to(tl.float32)
         x = tl.where(turns, turned.to(DTYPE).to(tl.float32), x)
-    return x
-
-
-@triton.jit
-def rotated_tile(at, cos, sin, channel, live, real, ROTARY: tl.constexpr):
-    """Same as :func:`rotated`, for the heads ``at [BM]`` of one row, those that are live: ``[BM, channels]``."""
-    DTYPE: tl.constexpr = at.dtype.element_ty
-    x = tl.load(at[:, None] + channel[None, :], mask=live[:, None] & real[None, :], other=0.0).to(tl.float32)
-    if ROTARY > 0:
-        turns = real & (channel < ROTARY)
-        other = tl.where(channel < ROTARY // 2, channel + ROTARY // 2, channel - ROTARY // 2)
-        y = tl.load(at[:, None] + other[None, :], mask=live[:, None] & turns[None, :], other=0.0).to(tl.float32)
-        c = tl.load(cos + channel, mask=turns, other=0.0).to(tl.float32)[None, :]
-        s = tl.load(sin + channel, mask=turns, other=0.0).to(tl.float32)[None, :]
-        turned = (x * c).to(DTYPE).to(tl.float32) + (y * s).to(DTYPE).to(tl.float32)
-        x = tl.where(turns[None, :], turned.to(DTYPE).to(tl.float32), x)
     return x
 
 
@@ -105,11 +90,12 @@ def store_bytes(at, cos, sin, codes, meta, KIND: tl.constexpr, WIDTH: tl.constex
 
 @triton.jit
 def store_groups(at, cos, sin, codes, meta, WIDTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
-                 LANES: tl.constexpr, GROUPS: tl.constexpr, ROTARY: tl.constexpr):  # fmt: skip
+                 LANES: tl.constexpr, ROTARY: tl.constexpr):  # fmt: skip
     """One head in codes of BITS, whose GROUP neighbouring channels share a scale and a minimum.
 
-    GROUPS: the power of two that is not less than their number; LANES: that for the channels of a plane.
+    LANES: a power of two that is not less than the channels of a plane.
     """
+    GROUPS: tl.constexpr = 8 // BITS * LANES // GROUP
     group = tl.arange(0, GROUPS)
     real_group = group < WIDTH // GROUP
     channel = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
@@ -137,8 +123,8 @@ def store_groups(at, cos, sin, codes, meta, WIDTH: tl.constexpr, BITS: tl.conste
 @triton.jit
 def write_head(k_at, v_at, cos, sin, place, k_arena, v_arena, k_meta, v_meta,
                KIND: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, ROTARY: tl.constexpr,
-               K_GROUP: tl.constexpr, V_GROUP: tl.constexpr, K_GROUPS: tl.constexpr, V_GROUPS: tl.constexpr,
-               K_LANES: tl.constexpr, V_LANES: tl.constexpr):  # fmt: skip
+               K_GROUP: tl.constexpr, V_GROUP: tl.constexpr, K_LANES: tl.constexpr,
+               V_LANES: tl.constexpr):  # fmt: skip
     """The key, rotated, and the value of a head, at ``place``: the head's number among those of all slots."""
     if KIND == "int8" or KIND == "fp8":
         store_bytes(k_at, cos, sin, k_arena + place * K_DIM, k_meta + place, KIND, K_DIM, K_LANES, ROTARY)
@@ -146,9 +132,9 @@ def write_head(k_at, v_at, cos, sin, place, k_arena, v_arena, k_meta, v_meta,
     elif KIND == "int4":
         k_place, v_place = place * (K_DIM // K_GROUP * 2), place * (V_DIM // V_GROUP * 2)
         store_groups(k_at, cos, sin, k_arena + place * (K_DIM // 2), halves_of(k_meta) + k_place, K_DIM, 4, K_GROUP,
-                     K_LANES, K_GROUPS, ROTARY)  # fmt: skip
+                     K_LANES, ROTARY)  # fmt: skip
         store_groups(v_at, cos, sin, v_arena + place * (V_DIM // 2), halves_of(v_meta) + v_place, V_DIM, 4, V_GROUP,
-                     V_LANES, V_GROUPS, 0)  # fmt: skip
+                     V_LANES, 0)  # fmt: skip
     else:
         channel = tl.arange(0, K_LANES)
         x = rotated(k_at, cos, sin, channel, channel < K_DIM, ROTARY)
@@ -163,8 +149,7 @@ def write_head(k_at, v_at, cos, sin, place, k_arena, v_arena, k_meta, v_meta,
 def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
           q_row, q_head, k_row, k_head, v_row, v_head, table_row,
           HEADS: tl.constexpr, KIND: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, ROTARY: tl.constexpr,
-          K_GROUP: tl.constexpr, V_GROUP: tl.constexpr, K_GROUPS: tl.constexpr, V_GROUPS: tl.constexpr,
-          K_LANES: tl.constexpr, V_LANES: tl.constexpr):  # fmt: skip
+          K_GROUP: tl.constexpr, V_GROUP: tl.constexpr, K_LANES: tl.constexpr, V_LANES: tl.constexpr):  # fmt: skip
     """Grid (T, HEADS + H_kv): programs of the first HEADS rotate a query head into ``q_out [T, HEADS, K_DIM]``, those
     of the rest write a key and a value to their slot. HEADS is 0 where nothing rotates.
 
@@ -182,7 +167,7 @@ def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
     place = tl.load(slots + row) * (tl.num_programs(1) - HEADS) + head
     k_at, v_at = k + row * k_row + head * k_head, v + row * v_row + head * v_head
     write_head(k_at, v_at, cos, sin, place, k_arena, v_arena, k_meta, v_meta, KIND, K_DIM, V_DIM, ROTARY, K_GROUP,
-               V_GROUP, K_GROUPS, V_GROUPS, K_LANES, V_LANES)  # fmt: skip
+               V_GROUP, K_LANES, V_LANES)  # fmt: skip
 
 
 @triton.jit(do_not_specialize_on_alignment=["slots", "pages"])
@@ -215,10 +200,10 @@ def flush_keys(recent, slots, pages, arena, meta, slot_stride, WIDTH: tl.constex
 
 @triton.jit(do_not_specialize_on_alignment=["slots", "pages"])
 def flush_values(recent, slots, pages, arena, meta, slot_stride, WIDTH: tl.constexpr, BITS: tl.constexpr,
-                 GROUP: tl.constexpr, GROUPS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
+                 GROUP: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """Grid (tokens, H_kv): one head of a token, whose neighbouring channels share scales."""
     token, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     place = (tl.load(pages + token // PAGE) * PAGE + token % PAGE) * heads + head
     at = recent + tl.load(slots + token) * slot_stride + head * WIDTH
     store_groups(at, at, at, arena + place * (WIDTH * BITS // 8), meta + place * (WIDTH // GROUP * 2), WIDTH, BITS,
-                 GROUP, LANES, GROUPS, 0)  # fmt: skip
+                 GROUP, LANES, 0)  # fmt: skip

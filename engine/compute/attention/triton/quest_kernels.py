@@ -9,7 +9,16 @@ import triton
 import triton.language as tl
 
 from engine.compute.attention.triton import loads
-from engine.compute.attention.triton.kernels import LN2, LOG2E, PAGE, TABLES, capped, tile_of
+from engine.compute.attention.triton.kernels import capped
+from engine.compute.attention.triton.tile_kernels import (
+    LOG2E,
+    PAGE,
+    TABLES,
+    place_of,
+    store_lse,
+    tile_of,
+    tile_rows,
+)
 
 
 @triton.jit(do_not_specialize_on_alignment=["pages"])
@@ -42,12 +51,10 @@ def page_scores(q, bounds, table, row_start, kv_len, scores, sequences, width, q
     rows = tl.load(row_start + sequence + 1) - begin
     if tile * BM >= rows * GROUP:
         return
-    m = tile * BM + tl.arange(0, BM)
-    live = m < rows * GROUP
-    row = tl.where(live, m // GROUP, 0)
+    live, row, member = tile_rows(tile, rows, GROUP, BM)
     own = (tl.load(kv_len + sequence) - rows + row) // PAGE
     channel = tl.arange(0, LANES)
-    q_at = (begin + row).to(tl.int64) * q_row + (head * GROUP + m % GROUP) * q_head
+    q_at = (begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head
     query = tl.load(q + q_at[:, None] + channel[None, :], mask=live[:, None] & (channel < DIM)[None, :], other=0.0)
     place = tl.program_id(2) * BP + tl.arange(0, BP)
     page = tl.load(table + sequence * table_row + place, mask=place < tl.max(own), other=0).to(tl.int64)
@@ -59,7 +66,7 @@ def page_scores(q, bounds, table, row_start, kv_len, scores, sequences, width, q
     found = tl.dot(positive.to(query.dtype), tl.trans(greatest), found, input_precision="ieee")
     found = tl.where(place[None, :] < own[:, None], found, float("-inf"))
     found = tl.where(place[None, :] == own[:, None], float("inf"), found)
-    score_at = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP
+    score_at = place_of(begin + row, member, GROUP)
     tl.store(scores + score_at[:, None] * width + place[None, :], found, mask=live[:, None] & (place < width)[None, :])
 
 
@@ -123,11 +130,9 @@ def attend_pages(q, k, v, table, row_start, kv_len, pages, limits, out, lse_out,
         values = loads.numbers(v + head // GROUP * v_head, slot, v_slot, V_DIM, V_LANES).to(tl.float32)
         values = tl.where(seen[:, None], values, 0.0)
         acc = acc * shrink + tl.sum(weights[:, None] * values, 0)
-    some = total > 0
-    share = tl.where(some, total, 1.0)
+    share = tl.where(total > 0, total, 1.0)
     if PARTS:
         place += tl.program_id(2).to(tl.int64) * tokens * heads
     tl.store(out + place * V_DIM + v_channel, (acc / share).to(out.dtype.element_ty), mask=v_channel < V_DIM)
     if LSE:
-        lse = tl.where(some, (most + tl.log2(share)) * LN2, float("-inf"))
-        tl.store(lse_out + place + tl.arange(0, 1), lse)
+        store_lse(lse_out, place + tl.arange(0, 1), most, total, None)

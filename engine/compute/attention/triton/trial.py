@@ -17,7 +17,7 @@ from engine.cache.stores.packed import BYTE_KINDS, CHANNEL_GROUP, PackedKV, Plac
 from engine.compute.attention.backends.reference import ReferenceAttention
 from engine.compute.attention.interface import AttnSpec, KeyRange, NewRows
 from engine.compute.attention.rotation import RotaryStep, TableRotaryStep
-from engine.compute.attention.triton import launch, pack
+from engine.compute.attention.triton import few_rows, launch, pack
 from engine.compute.batch import Batch, HostShape
 from engine.compute.native.proof import tried
 
@@ -81,12 +81,13 @@ def compare(
 ) -> str | None:
     """Same as :func:`disagrees`, without the guard."""
     kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec
-    generator = torch.Generator().manual_seed(1)
+    few, generator = few_rows.KERNELS.get(kind), torch.Generator().manual_seed(1)
+    more = few is not None and few.rows < launch.DECODE_ROWS
     for bits in ((4, 4), (2, 2)) if kind == "kivi" else ((16, 16),):
         for sequences, is_tree in [
             *((shape, False) for shape in shapes),
-            # More rows than the kernel of its own has, which the other one serves with its tile for decoding.
-            *([([(300, max(1, launch.DECODE_ROWS // traits.per_kv))], False)] if kind == "int4" else []),
+            # More rows than a kernel for a few has, which the other one serves with its tile for decoding.
+            *([([(300, max(1, launch.DECODE_ROWS // traits.per_kv))], False)] if more else []),
             *([([(50, len(TREE))], True)] if traits.tree else []),
         ]:
             batch = batch_of(sequences, is_tree)
@@ -116,10 +117,11 @@ def compare_merges(traits: AttnTraits, device: torch.device) -> str | None:
         batch = batch_of(sequences)
         kv = on(arenas(kind, widths, (4, 4) if kind == "kivi" else (16, 16), batch, dtype, generator), device)
         q = torch.randn(batch.host.T, traits.per_kv * kv.kv_heads, widths[0], generator=generator).to(device, dtype)
-        stop = _packed_stop(batch).to(device) if kind == "kivi" else None
-        there = batch_on(batch, device)
-        cut, arrived = launch.cut_of(q, kv, spec, there, fused=True)._replace(splits=4), arrivals(device)
-        for need_lse in (True, False):
+        there, arrived, stops = batch_on(batch, device), arrivals(device), [None, _packed_stop(batch).to(device)]
+        if kind not in few_rows.KERNELS:  # of these, ranges have another kernel
+            stops = stops[1:] if kind == "kivi" else stops[:1]
+        for stop, need_lse in product(stops, (True, False)):
+            cut = launch.cut_of(q, kv, spec, there, None, stop)._replace(splits=4)
             apart = launch.attend(q, kv, spec, there, 0, need_lse, None, stop, cut)
             for _ in range(REPEATED):
                 found = launch.attend(q, kv, spec, there, 0, need_lse, None, stop, cut, arrived)
@@ -160,7 +162,7 @@ def compare_writes(traits: AttnTraits, device: torch.device) -> str | None:
     there = batch_on(batch, device)
     for splits, arrived, rope in ((4, arrivals(device), looked_up), (4, None, rows), (1, None, looked_up)):
         kept, own = (_copy(on(arena, device)) for _ in range(2))
-        cut = launch.cut_of(q, kept, spec, there, fused=True)._replace(splits=splits)
+        cut = launch.cut_of(q, kept, spec, there)._replace(splits=splits)
         turned = pack.write(q, k, v, rope, slots, kept)
         apart = launch.attend(turned, kept, spec, there, 0, False, None, None, cut)[0]
         new = NewRows(k, v, rope, slots)

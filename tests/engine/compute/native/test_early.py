@@ -16,12 +16,12 @@ from tests.gpu.early_code import TARGETS, Before, looked_at, of_ptx
 from tests.gpu.machine_code import Launch, compiled
 
 pytestmark = pytest.mark.content("engine/compute/layers/linear/triton", "engine/compute/layers/triton/fused_kernels.py",
-                                 "engine/compute/attention/triton/kernels.py")  # fmt: skip
+                                 "engine/compute/attention/triton")  # fmt: skip
 TABLES = {"row_start", "kv_len", "table"}
 """What a kernel may read before it waits: written before the step."""
 FETCHED = {"words", "scales", "norm", "ahead"}
 """What it may have fetched besides; old keys and values too, for nothing goes stale in the level-2 cache."""
-ALWAYS = ("norm and gating, 2", "attention", "merge")
+ALWAYS = ("norm and gating, 2", "attention dense", "attention int4", "merge")
 
 
 @functools.cache
@@ -47,7 +47,8 @@ def rule(name: str, sm: int) -> None:
 
 def test_every_kernel_that_may_be_early_is_looked_at() -> None:
     kernels = {launch.kernel.fn.__name__ for launch in launches().values()}
-    assert kernels == {"multiply", "multiply_fused", "attend", "combine", "add_norm", "gate"}
+    attention = {"attend", "attend_bytes", "attend_nibbles", "combine"}
+    assert kernels == attention | {"multiply", "multiply_fused", "add_norm", "gate"}
     assert set(ALWAYS) <= set(launches())
     for launch in launches().values():
         assert launch.keywords["EARLY"]

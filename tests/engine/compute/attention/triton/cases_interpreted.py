@@ -17,7 +17,7 @@ from torch import Tensor
 import tests.engine.compute.layers.triton.interpreted  # noqa: F401
 from engine.cache.stores.packed import PackedKV
 from engine.compute.attention.interface import AttnSpec
-from engine.compute.attention.triton import launch
+from engine.compute.attention.triton import few_rows, launch
 from engine.compute.attention.triton.launch import TileConfig
 from engine.compute.batch import Batch
 from engine.compute.runner.buffers import powers_of_two
@@ -220,10 +220,12 @@ def test_a_few_rows_over_codes(
     batch, q, kv = placed(cases, kind)
     plan = launch.plan(q, kv, AttnSpec(0.125), batch, need_lse=True, cut=TileConfig(16, keys, splits))
     other = kind == "int4" and (width == 32 or shapes is DRAFTED)
-    assert plan.few == ("" if other else kind), "of 4 bits two planes have 32 channels each, and eight rows are served"
+    assert plan.few is (None if other else few_rows.KERNELS[kind]), (
+        "of 4 bits two planes have 32 channels each, and eight rows are served"
+    )
     compare(cases, AttnSpec(0.125), kind, TileConfig(16, keys, splits))
     for spec in (AttnSpec(0.125, 9), AttnSpec(0.125, None, 30.0)):
-        assert not launch.plan(q, kv, spec, batch).few, "a window or a cap is the other kernel's"
+        assert launch.plan(q, kv, spec, batch).few is None, "a window or a cap is the other kernel's"
 
 
 @pytest.mark.always
@@ -238,8 +240,8 @@ def test_codes_in_float16(kind: str) -> None:
     small = kv._replace(v_meta=kv.v_meta * 0.004)
     want, want_lse = reference.attend(large * q.half().float(), small, spec, batch, 0, True, None, None)
     plan = launch.plan(q.half(), small, spec, batch, need_lse=True, cut=TileConfig(16, 32, 2))
-    assert plan.few == kind
-    assert plan.keywords.get("MAGIC", launch.BYTES_MAGIC) == launch.BYTES_MAGIC
+    assert plan.few is few_rows.KERNELS[kind]
+    assert plan.keywords.get("MAGIC", few_rows.BYTES_MAGIC) == few_rows.BYTES_MAGIC
     scaled = launch.plan(q.half(), small, AttnSpec(1e-6 * large), batch, need_lse=True, cut=TileConfig(16, 32, 2))
     found, lse = launch.run(scaled, q.half(), small, True)
     assert lse is not None

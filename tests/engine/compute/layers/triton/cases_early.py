@@ -34,7 +34,7 @@ OUTPUTS, INPUTS = 64, 768
 PIECE: int = early_kernels.PIECE.value
 pytestmark = [
     pytest.mark.content("engine/compute/layers/linear/triton", "engine/compute/layers/triton/fused_kernels.py",
-                        "engine/compute/attention/triton/kernels.py"),
+                        "engine/compute/attention/triton"),
     pytest.mark.filterwarnings("ignore:overflow encountered in exp"),
 ]  # fmt: skip
 Piece = tuple[int, int]
@@ -154,11 +154,15 @@ def test_what_lies_between_products(fetched: list[Piece]) -> None:
     assert within(fetched, [ahead]) == [2 * ahead.nbytes]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("dense", marks=pytest.mark.always), "int8"])
-def test_attention_fetches_old_keys_and_values(kind: str, fetched: list[Piece]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "softcap"),
+    [pytest.param("dense", None, marks=pytest.mark.always), ("int8", 50.0), ("int8", None), ("int4", None)],
+)
+def test_attention_fetches_old_keys_and_values(kind: str, softcap: float | None, fetched: list[Piece]) -> None:
+    """Without a cap int8 and int4 have kernels of their own, which fetch what comes next and no codes."""
     batch, q, kv = placed(cases_of([(5, 1, False), (70, 1, False), (0, 1, False)]), kind)
     ahead, arrived = torch.zeros(4, PIECE, dtype=torch.int16), trial.arrivals(CPU)
-    spec = AttnSpec(0.125, softcap=50.0)  # without a cap int8 has a kernel of its own, which is not launched early
+    spec = AttnSpec(0.125, softcap=softcap)
     both(lambda: launch.attend(q, kv, spec, batch, cut=TileConfig(16, 32, 3), arrived=arrived)[0], ahead)
     keys, values, following = within(fetched, [kv.k, kv.v, ahead])
     assert following == ahead.nbytes

@@ -1,0 +1,188 @@
+"""What kernels of attention begin and end with: a tile's rows, its keys, the new row that it writes, and its results.
+
+Importing this needs Triton.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from engine.compute.attention.triton.pack_kernels import write_head
+from engine.compute.native.early_kernels import fetch_ahead, let_in, wait
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+PAGE = tl.constexpr(16)
+
+TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions", "cos", "sin", "turns", "slots"]
+"""Tensors read number by number: their alignment is no reason to compile another kernel."""
+
+
+@triton.jit
+def tile_of(place, row_start, sequences, GROUP: tl.constexpr, BM: tl.constexpr):
+    """The sequence of a tile, and which of its tiles it is.
+
+    Sequence s has those from ``row_start[s] * GROUP // BM + s`` on, at least as many as it needs (vLLM's Triton
+    attention finds them so).
+    """
+    low, high = 0, sequences
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tl.load(row_start + middle) * GROUP // BM + middle <= place:
+            low = middle
+        else:
+            high = middle
+    return low, place - (tl.load(row_start + low) * GROUP // BM + low)
+
+
+@triton.jit
+def tile_rows(tile, rows, GROUP: tl.constexpr, BM: tl.constexpr):
+    """Of each of a tile's BM rows: whether there is one, its new row, and its query head among those of the KV head."""
+    m = tile * BM + tl.arange(0, BM)
+    live = m < rows * GROUP
+    return live, tl.where(live, m // GROUP, 0), m % GROUP
+
+
+@triton.jit
+def split_of(first, blocks):
+    """The blocks of keys that this program's split has, of those from ``first`` to below ``blocks``."""
+    each = tl.cdiv(blocks - first, tl.num_programs(2))
+    start = first + tl.program_id(2) * each
+    return start, tl.minimum(start + each, blocks)
+
+
+@triton.jit
+def slots_of(table, block, length, BN: tl.constexpr, MASKED: tl.constexpr):
+    """Keys of a block, whether they are below ``length``, and their slots: those of page 0, which is there for that,
+    where they are not. Not MASKED: all of them are."""
+    key = block * BN + tl.arange(0, BN)
+    known = key < length
+    if MASKED:
+        page = tl.load(table + key // PAGE, mask=known, other=0).to(tl.int64)
+    else:
+        page = tl.load(table + key // PAGE).to(tl.int64)
+    return key, known, page * PAGE + key % PAGE
+
+
+@triton.jit
+def enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY: tl.constexpr):
+    """Where the new rows of sequence ``program_id(0)`` begin, how many they are, and its length with them, known before
+    a kernel that was launched early waits."""
+    if EARLY:
+        let_in()
+        fetch_ahead(ahead, ahead_bytes)
+    sequence = tl.program_id(0)
+    begin = tl.load(row_start + sequence)
+    rows = tl.load(row_start + sequence + 1) - begin
+    length = tl.load(kv_len + sequence)
+    if EARLY:
+        wait()
+    return begin, rows, length
+
+
+@triton.jit
+def keys_of_text(row, rows, length, BN: tl.constexpr):
+    """The first key that each row does not see, and blocks of this program's split of a whole text: the first, the
+    first that holds a key which some row does not see, and the end."""
+    start, end = split_of(0, tl.cdiv(length, BN))
+    middle = tl.maximum(start, tl.minimum(end, (length - rows + 1) // BN))
+    return length - rows + row + 1, start, middle, end
+
+
+@triton.jit
+def write_new(new_k, new_v, cos, sin, turns, slots, k, v, k_meta, v_meta, begin, last, start, end,
+              new_k_row, new_k_head, new_v_row, new_v_head, turn_row,
+              KIND: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, ROTARY: tl.constexpr,
+              LOOKED_UP: tl.constexpr, K_GROUP: tl.constexpr, V_GROUP: tl.constexpr, K_LANES: tl.constexpr,
+              V_LANES: tl.constexpr):  # fmt: skip
+    """cos and sin of a sequence's one row, number ``begin``, whose key and value are written if its key's block
+    ``last`` is one from ``start`` to below ``end``: nobody else reads them."""
+    head, heads = tl.program_id(1), tl.num_programs(1)
+    turn = begin.to(tl.int64)
+    if LOOKED_UP:
+        turn = tl.load(turns + begin).to(tl.int64)
+    cos += turn * turn_row
+    sin += turn * turn_row
+    if (last >= start) & (last < end):
+        place = tl.load(slots + begin) * heads + head
+        write_head(new_k + begin.to(tl.int64) * new_k_row + head * new_k_head,
+                   new_v + begin.to(tl.int64) * new_v_row + head * new_v_head,
+                   cos, sin, place, k, v, k_meta, v_meta, KIND, K_DIM, V_DIM, ROTARY, K_GROUP, V_GROUP,
+                   K_LANES, V_LANES)  # fmt: skip
+    tl.debug_barrier()
+    return cos, sin
+
+
+@triton.jit
+def place_of(row, member, GROUP: tl.constexpr):
+    """The number of a row's query head ``member`` of this program's KV head among those of all rows."""
+    head, heads = tl.program_id(1), tl.num_programs(1)
+    return row.to(tl.int64) * (heads * GROUP) + head * GROUP + member
+
+
+@triton.jit
+def result_places(row, member, live, some, tokens, GROUP: tl.constexpr, PARTS: tl.constexpr):
+    """Numbers of the results of a tile's rows, and whether they are stored: of parts those that see ``some`` key."""
+    place = place_of(row, member, GROUP)
+    if PARTS:
+        place += tl.program_id(2).to(tl.int64) * tokens * (tl.num_programs(1) * GROUP)
+        live = live & some
+    return place, live
+
+
+@triton.jit
+def store_lse(lse_out, place, most, total, live):
+    """Store the logarithms of ``total * 2^most``, -inf where that is 0, of the rows that are live (None: all)."""
+    some = total > 0
+    lse = tl.where(some, (most + tl.log2(tl.where(some, total, 1.0))) * LN2, float("-inf"))
+    tl.store(lse_out + place, lse, mask=live)
+
+
+@triton.jit
+def merged_parts(parts, lses, out, lse_out, place, live, each, V_DIM: tl.constexpr, ROWS: tl.constexpr,
+                 COLUMNS: tl.constexpr, MOST: tl.constexpr, LSE: tl.constexpr):  # fmt: skip
+    """Rows ``place [ROWS]`` of out and lse_out as :func:`kernels.combine` merges them, of parts ``each`` rows apart.
+
+    Other programs wrote them in this launch: nothing of them is taken from this multiprocessor's own cache. No load of
+    COLUMNS channels waits for another one.
+    """
+    split, splits = tl.arange(0, MOST), tl.num_programs(2)
+    at = split[None, :].to(tl.int64) * each + place[:, None]
+    known = live[:, None] & (split < splits)[None, :]
+    lse = tl.load(lses + at, mask=known, other=float("-inf"), cache_modifier=".cg")
+    most = tl.max(lse, 1)
+    base = tl.where(most == float("-inf"), 0.0, most)
+    total = tl.sum(tl.exp(lse - base[:, None]), 1)
+    share = tl.where(total > 0, total, 1.0)
+    for first in range(0, V_DIM, COLUMNS):
+        channel = first + tl.arange(0, COLUMNS)
+        real = channel < V_DIM
+        acc = tl.zeros((ROWS, COLUMNS), tl.float32)
+        for one in tl.static_range(MOST):
+            own, there = one * each + place, live & (one < splits)
+            weight = tl.load(lses + own, mask=there, other=float("-inf"), cache_modifier=".cg")
+            part = tl.load(parts + own[:, None] * V_DIM + channel[None, :], mask=there[:, None] & real[None, :],
+                           other=0.0, cache_modifier=".cg")  # fmt: skip
+            # What nobody wrote may be anything, and 0 * NaN is NaN.
+            acc += tl.where((weight > float("-inf"))[:, None], part, 0.0) * tl.exp(weight - base)[:, None]
+        o = (acc / share[:, None]).to(out.dtype.element_ty)
+        tl.store(out + place[:, None] * V_DIM + channel[None, :], o, mask=live[:, None] & real[None, :])
+    if LSE:
+        tl.store(lse_out + place, tl.where(total > 0, base + tl.log(share), float("-inf")), mask=live)
+
+
+@triton.jit
+def merge_if_last(parts, lses, out, lse_out, arrived, begin, rows, tokens, GROUP: tl.constexpr, V_DIM: tl.constexpr,
+                  ROWS: tl.constexpr, COLUMNS: tl.constexpr, MOST: tl.constexpr, LSE: tl.constexpr):  # fmt: skip
+    """Merge the parts of the splits of tile ``program_id(0)``, which has at most ROWS rows, if this one is the last to
+    end, which the number of those before it in ``arrived [tiles, H_kv]`` says; then 0 is left there."""
+    tl.debug_barrier()  # all threads' parts are written before one of them says so
+    heads = tl.num_programs(1)
+    count = arrived + tl.program_id(0) * heads + tl.program_id(1)
+    if tl.atomic_add(count, 1, sem="acq_rel") == tl.num_programs(2) - 1:
+        m = tl.arange(0, ROWS)
+        place = place_of(begin + m // GROUP, m % GROUP, GROUP)
+        merged_parts(parts, lses, out, lse_out, place, m < rows * GROUP, tokens.to(tl.int64) * (heads * GROUP), V_DIM,
+                     ROWS, COLUMNS, MOST, LSE)  # fmt: skip
+        tl.store(count, 0)
