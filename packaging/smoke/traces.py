@@ -15,6 +15,7 @@ from typing import IO
 
 _ZLIB = re.compile(rb"\x78[\x01\x5e\x9c\xda]")
 _ELF = b"\x7fELF"
+_ZIP = b"PK\x03\x04"
 _APPENDED = b"MEI\014\013\012\013\016"
 """PyInstaller's mark at the end of the archive that it appends to a program."""
 
@@ -36,7 +37,7 @@ def members(package: Path) -> Iterator[Iterator[tuple[str, IO[bytes] | None]]]:
 
 def packed_inside(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
     """What is packed in a zip archive, or in the archive of modules that a PyInstaller program carries."""
-    if zipfile.is_zipfile(io.BytesIO(data)) and not data.startswith(_ELF):
+    if data.startswith(_ZIP):  # a file may have the mark of an archive's end somewhere and be none
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for inner in archive.namelist():
                 yield f"{name}!{inner}", archive.read(inner)

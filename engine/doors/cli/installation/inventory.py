@@ -30,6 +30,9 @@ _CHATS = (
 )
 """The history, its copies from before upgrades and repairs, those set aside, and what SQLite keeps next to them."""
 
+_MEASURED = r"runs\.(json|\d+)|activations\.json(\.new|\.lock)?"
+"""Times of runs, and what 8-bit activations cost each model."""
+
 
 class Entry(NamedTuple):
     """Something that Kvasir made, or that its user put among its models."""
@@ -82,9 +85,9 @@ def inventory() -> list[Item]:
         Item(
             "making",
             "unfinished models and measurements",
-            "Delete models that are being made and are not finished, measured times, and the Lab's results?",
+            "Delete models that are being made and are not finished, measurements, and the Lab's results?",
             data,
-            _whole(data / "making") + _whole(data / "lab") + _matching(data, r"runs\.(json|\d+)"),
+            _whole(data / "making") + _whole(data / "lab") + _matching(data, _MEASURED),
         ),
         Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads")),
         Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu")),
@@ -175,6 +178,7 @@ def _caches(cache: Path) -> list[Entry]:
     return [
         *_matching(cache / "quantised", r"[0-9a-f]{32}\.(packed|\d+\.\d+\.unfinished)"),
         *_saved_chats(cache),
+        *_matching(cache, r"trials\.json(\.\d+)?"),
         *(entry for name in config.CACHES for entry in _whole(cache / name)),
     ]
 

@@ -40,7 +40,14 @@ FILES = {
         f"data/passages/{HASH}-{HASH}.vectors",
     ],
     "models": ["data/models/Qwen3/config.json", "data/models/Qwen3/model.safetensors", "data/models/a-Q4.gguf"],
-    "making": ["data/making/0123456789ab/plan.json", "data/runs.json", "data/runs.17", "data/lab/kivi-1.json"],
+    "making": [
+        "data/making/0123456789ab/plan.json",
+        "data/runs.json",
+        "data/runs.17",
+        "data/activations.json",
+        "data/activations.json.lock",
+        "data/lab/kivi-1.json",
+    ],
     "heads": ["data/heads/abc/medusa/medusa_lm_head.safetensors", "data/heads/copies/x.safetensors"],
     "gpu": ["data/gpu/active.json", "data/gpu/abc/lib/python3.11/site-packages/torch/x.so"],
     "caches": [
@@ -49,6 +56,7 @@ FILES = {
         f"cache/chats/{HASH}.pages",
         f"cache/chats/{HASH}.index",
         "cache/bench/shape/model.safetensors",
+        "cache/trials.json",
     ],
     "logs": ["log/kvasir.log", "log/kvasir.log.4"],
 }
