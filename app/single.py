@@ -32,7 +32,7 @@ _PAUSE_MS = 100
 _ANSWER = b"here\n"
 _MOST_PATH = 100
 """Characters of a socket's path that every system takes."""
-_ACTIVATION = "XDG_ACTIVATION_TOKEN"
+ACTIVATION = "XDG_ACTIVATION_TOKEN"
 """A token with which a Wayland desktop lets the first instance come to the front for the second; Qt reads it there."""
 MOST_BYTES = 65_536
 """Largest size of a greeting."""
@@ -76,7 +76,7 @@ class SingleInstance(QObject):
             if self._lock.error() is not QLockFile.LockError.LockFailedError:
                 log.warning("cannot lock %s", self._data / LOCK)  # whoever opens the history there says why
                 return True
-            if self._greet_first(Greeting(path, os.environ.get(_ACTIVATION, ""), quick), until):
+            if self._greet_first(Greeting(path, os.environ.get(ACTIVATION, ""), quick), until):
                 return False
             if time.monotonic() >= until:
                 raise UnansweredError(self._unanswered())
@@ -163,7 +163,7 @@ class SingleInstance(QObject):
             socket.disconnected.connect(socket.deleteLater)
             socket.disconnectFromServer()
             if greeting.activation:
-                os.environ[_ACTIVATION] = greeting.activation
+                os.environ[ACTIVATION] = greeting.activation
             if greeting.quick:
                 self.quick_asked.emit()
             else:

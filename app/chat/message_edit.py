@@ -63,11 +63,6 @@ class MessageEdit(ExactTextEdit):
         """Pixels with a single line in it."""
         return self.fontMetrics().lineSpacing() + 2 * math.ceil(self.document().documentMargin())
 
-    def setFixedHeight(self, height: int) -> None:
-        super().setFixedHeight(min(height, self._most))
-        if height > self._most:
-            self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-
     def setPlainText(self, text: str) -> None:
         self.setWordWrapMode(wrap_mode(text))
         super().setPlainText(text)
@@ -151,10 +146,12 @@ class MessageEdit(ExactTextEdit):
         return lines
 
     def _fit(self) -> None:
-        full = self._lines() > LINES
+        wanted = self._wanted()
+        height = min(wanted, self._most)
+        full = height < wanted or self._lines() > LINES  # set once: another policy is another width, which fits again
         policy = Qt.ScrollBarPolicy.ScrollBarAsNeeded if full else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.setVerticalScrollBarPolicy(policy)
-        if self.height() != self._wanted():
-            self.setFixedHeight(self._wanted())
+        if self.height() != height:
+            self.setFixedHeight(height)
             self.updateGeometry()
             self.grown.emit()

@@ -1,4 +1,4 @@
-"""Keys of the whole desktop by its portal, the only way on Wayland (org.freedesktop.portal.GlobalShortcuts, version 1).
+"""Global shortcuts by the desktop's portal, the only way on Wayland: org.freedesktop.portal.GlobalShortcuts.
 
 The desktop has the last word: it may ask the person, and give other keys than those that are wanted.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
@@ -20,6 +20,7 @@ from PySide6.QtCore import QObject, QSocketNotifier
 from app.language import tr
 from app.quick.keysyms import keysym_name
 from app.quick.shortcut import BIND, Combination, GlobalShortcut
+from app.single import ACTIVATION
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,19 @@ SESSION, REGISTRY = "org.freedesktop.portal.Session", "org.freedesktop.host.port
 APPLICATION = "kvasir"
 """The name of the program's entry in the menu, without ".desktop"."""
 ID = "quick-chat"
-_ACTIVATION = "XDG_ACTIVATION_TOKEN"
+BUS = "org.freedesktop.DBus"
+_SIGNALS = (
+    (REQUEST, "Response"),
+    (SHORTCUTS, "Activated"),
+    (SHORTCUTS, "ShortcutsChanged"),
+    (SESSION, "Closed"),
+)
+_NOT_ALLOWED = "org.freedesktop.portal.Error.NotAllowed"
+"""Error of a portal that does not know which program asks."""
 _MODIFIERS = {"Ctrl": "CTRL", "Alt": "ALT", "Shift": "SHIFT", "Meta": "LOGO"}
 
 _Take = Callable[[tuple[Any, ...]], object]
+_Refused = Callable[[str, str], object]
 
 
 def trigger(keys: str) -> str:
@@ -49,28 +59,38 @@ class PortalShortcut(GlobalShortcut):
         self._bus: DBusConnection | None = None
         self._notifier: QSocketNotifier | None = None
         self._serials = count(1000)
-        self._replies: dict[int, _Take] = {}
+        self._replies: dict[int, Callable[[Message], object]] = {}
         """What takes the answer to the call of that serial."""
         self._requests: dict[str, Callable[[int, dict[str, Any]], object]] = {}
         """What takes the answer of the person, or of the desktop, to the request at that path."""
         self._session = ""
         self._keys = ""
+        self._ended = False
+        """True after the portal ended, until it is there again."""
 
     def hold(self, keys: str) -> None:
         self.close_down()  # a session can bind its keys once
         self._keys = keys
+        self._ended = False
         self._say("")
         if not keys:
             return
         try:
             self._bus = open_dbus_connection()
-        except (OSError, KeyError, ValueError, AuthenticationError) as error:
-            self._refuse(f"no session bus: {error}")
-            return
+            self._ask()
+        # Of addresses that it does not know the library says so with what Python has at hand.
+        except (OSError, KeyError, ValueError, RuntimeError, AuthenticationError) as error:
+            self._refuse(f"no session bus: {error}")  # not shown
+
+    def _ask(self) -> None:
+        """Ask for a session, whose shortcut is bound when it is there."""
+        assert self._bus is not None
         self._notifier = QSocketNotifier(self._bus.sock.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(self._read)
-        for interface, member in ((REQUEST, "Response"), (SHORTCUTS, "Activated"), (SESSION, "Closed")):
-            rule = MatchRule(type="signal", sender=SERVICE, interface=interface, member=member)
+        rules = [MatchRule(type="signal", sender=SERVICE, interface=of, member=name) for of, name in _SIGNALS]
+        owner = MatchRule(type="signal", sender=BUS, interface=BUS, member="NameOwnerChanged")
+        owner.add_arg_condition(0, SERVICE)
+        for rule in (*rules, owner):
             self._send(message_bus.AddMatch(rule), lambda _: None)
         # Older portals know no registry and take the name from the menu's entry that started the program.
         register = new_method_call(DBusAddress(PATH, SERVICE, REGISTRY), "Register", "sa{sv}", (APPLICATION, {}))
@@ -108,13 +128,16 @@ class PortalShortcut(GlobalShortcut):
 
     def _on_bound(self, code: int, results: dict[str, Any]) -> None:
         if code:
-            words = tr("The desktop did not give Kvasir the keys.")
+            words = tr("The desktop did not give Kvasir the shortcut.")
             self._say(f"{words} {BIND}")
             return
-        bound = dict(results.get("shortcuts", ("", ()))[1])
+        self._tell(results.get("shortcuts", ("", ()))[1])
+
+    def _tell(self, shortcuts: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        bound = dict(shortcuts)
         given = bound.get(ID, {}).get("trigger_description", ("s", ""))[1]
         if given:
-            self._say(tr("The desktop has given Kvasir these keys: {keys}.", keys=given))
+            self._say(tr("The desktop has given Kvasir this shortcut: {keys}.", keys=given))
         else:
             self._say(tr("The desktop has given Kvasir no keys yet: choose them in the desktop's settings."))
 
@@ -133,19 +156,28 @@ class PortalShortcut(GlobalShortcut):
         self._requests[f"{PATH}/request/{sender}/{token}"] = take
         given = {name: ("s", value) for name, value in {"handle_token": token, **options}.items()}
         call = new_method_call(DBusAddress(PATH, SERVICE, SHORTCUTS), method, signature, arguments(given))
-        self._send(call, lambda _: None, self._refuse)
+        self._send(call, lambda _: None, self._on_error)
 
-    def _send(self, message: Message, take: _Take, refused: Callable[[str], object] = log.info) -> None:
-        """Call a method; ``refused`` gets the error that comes in place of its answer."""
+    def _on_error(self, name: str, why: str) -> None:
+        self._refuse(f"{name}: {why}")
+        if name == _NOT_ALLOWED:
+            self._say(
+                tr(
+                    "The desktop gives a global shortcut to programs of its menu alone. "
+                    "Run `kvasir desktop install`, then start Kvasir again."
+                )
+            )
+
+    def _send(self, message: Message, take: _Take, refused: _Refused = lambda *_: None) -> None:
+        """Call a method; ``refused`` gets the name and the text of the error that comes in place of its answer."""
         assert self._bus is not None
         serial = next(self._serials)
 
-        def settle(reply: tuple[Any, ...]) -> None:
-            kind, body = reply
-            if kind is MessageType.error:
-                refused(f"{message.header.fields[HeaderFields.member]}: {body}")
+        def settle(reply: Message) -> None:
+            if reply.header.message_type is MessageType.error:
+                refused(reply.header.fields.get(HeaderFields.error_name, ""), str(reply.body))
             else:
-                take(body)
+                take(reply.body)
 
         self._replies[serial] = settle
         self._bus.send(message, serial=serial)
@@ -167,21 +199,31 @@ class PortalShortcut(GlobalShortcut):
         if message.header.message_type is not MessageType.signal:
             settle = self._replies.pop(fields.get(HeaderFields.reply_serial, 0), None)
             if settle is not None:
-                settle((message.header.message_type, body))
+                settle(message)
         elif member == "Response" and path in self._requests:
             self._requests.pop(path)(*body)
         elif member == "Activated" and body[:2] == (self._session, ID):
             token = body[3].get("activation_token", ("s", ""))[1]
             if token:  # with which the desktop lets the window come to the front; Qt reads it there
-                os.environ[_ACTIVATION] = token
+                os.environ[ACTIVATION] = token
             self.pressed.emit()
+        elif member == "ShortcutsChanged" and body[0] == self._session:
+            self._tell(body[1])
+        elif member == "NameOwnerChanged" and body[1]:  # it ended, or another is in its place: its sessions are gone
+            self._session = ""
+            if not body[2]:
+                self._ended = True
+            else:
+                self.hold(self._keys)
+        elif member == "NameOwnerChanged" and self._ended:
+            self.hold(self._keys)
         elif member == "Closed" and path == self._session:
             self._refuse("the desktop ended the session")  # not shown
 
     def _refuse(self, why: str) -> None:
         log.warning("no keys of the desktop: %s", why)
         self.close_down()
-        self._say(f"{tr('This desktop gives programs no keys of their own.')} {BIND}")
+        self._say(f"{tr('This desktop lets programs set no global shortcut.')} {BIND}")
 
 
 def _token() -> str:

@@ -1,4 +1,4 @@
-"""A shortcut of the whole desktop: keys that reach the program whichever window is in front."""
+"""A global shortcut: keys that reach the program whichever window is in front."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from PySide6.QtGui import QKeySequence
 from app.language import tr
 from app.theme.keys import native
 
-BIND = tr("Bind the command `kvasir --quick` to keys in the desktop's settings instead.")
-_NONE_HERE = tr("Kvasir knows no way to keys of the whole desktop here.")
+BIND = tr("Set a shortcut for the command `kvasir --quick` in the desktop's settings instead.")
+_NONE_HERE = tr("Kvasir cannot set a global shortcut on this system.")
 _MODIFIERS = {
     "Ctrl": Qt.KeyboardModifier.ControlModifier,
     "Alt": Qt.KeyboardModifier.AltModifier,
@@ -33,7 +33,7 @@ class Combination(NamedTuple):
         held = combination.keyboardModifiers()
         return cls(
             tuple(name for name, modifier in _MODIFIERS.items() if held & modifier),
-            QKeySequence(combination.key()).toString(),
+            QKeySequence(Qt.Key.Key_Tab if combination.key() == Qt.Key.Key_Backtab else combination.key()).toString(),
         )
 
 

@@ -82,6 +82,11 @@ class QuickChat(QFrame):
         """True while the chat that was begun here is on screen."""
         return bool(self._chat) and self._page.chat_id == self._chat
 
+    @property
+    def in_front(self) -> bool:
+        """True if the person sees in it what is said in its chat."""
+        return self._up and self.own and self.isActiveWindow()
+
     def toggle(self) -> None:
         """Open it in front, or put it away where it is there already."""
         if self.isVisible() and self.isActiveWindow():
@@ -127,7 +132,7 @@ class QuickChat(QFrame):
         if not own:
             self._page.new_chat()
         if text:
-            self._page.type(text)
+            self._page.type(f"\n{text}" if self._page.composer.text else text)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -136,9 +141,9 @@ class QuickChat(QFrame):
             super().keyPressEvent(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """The desktop's way to close a window puts it away."""
-        event.ignore()
+        """The desktop's way to close a window puts it away; refused, it would keep the session from ending."""
         self.put_away()
+        event.accept()
 
     def _hand_over(self, name: str, given: object) -> None:
         """Pictures and documents are for the main window's composer."""
@@ -158,12 +163,11 @@ class QuickChat(QFrame):
 
     def _submit(self) -> None:
         text = self.edit.toPlainText().strip("\n")
-        if text.strip() and not (self.own and self._page.streaming):
-            self._page.sending.send_apart(text, not self.own, self._on_sent)
-
-    def _on_sent(self) -> None:
-        self._chat = self._page.chat_id
-        self.edit.clear()
+        if not text.strip() or (self.own and self._page.streaming):
+            return
+        if self._page.sending.send_apart(text, not self.own):
+            self._chat = self._page.chat_id
+            self.edit.clear()
         self._refresh()
 
     def _act(self, message_id: str, action: str) -> None:
@@ -173,7 +177,7 @@ class QuickChat(QFrame):
 
     def _refresh(self) -> None:
         """Show the chat if it is on screen, and what can be asked now."""
-        own, sending = self.own, self._page.sending
+        own, (reason, queues) = self.own, self._page.sending.apart(not self.own)
         if self._shown.watched != (own and self._up):
             self._shown.watch(not self._shown.watched)
         stops = own and self._page.streaming
@@ -182,13 +186,14 @@ class QuickChat(QFrame):
             self.button.setText(title)
             self.button.setProperty("kind", "" if stops else "primary")
             restyle(self.button)
-        takes = not sending.reason or sending.queues
+        takes = not reason or queues
         self.button.setEnabled(stops or (takes and bool(self.edit.toPlainText().strip())))
         for part in (self.again, self._rule, self.transcript):
             part.setVisible(own)
-        waits = tr("{reason}. What you send now waits for it.", reason=sending.reason)
-        self.edit.setPlaceholderText(waits if sending.queues else sending.reason or PLACEHOLDER)
-        say(self.words, self._page.notice.text)
+        waits = tr("{reason}. What you send now waits for it.", reason=reason)
+        self.edit.setPlaceholderText(waits if queues else reason or PLACEHOLDER)
+        waiting = self._page.sending.waits.text if own and self._page.session.queued else ""
+        say(self.words, self._page.notice.text or waiting)
         self._fit()
 
     def _fit(self) -> None:

@@ -1,4 +1,4 @@
-"""Keys of the whole desktop on Windows (RegisterHotKey, whose WM_HOTKEY comes to the thread's queue)."""
+"""Global shortcuts on Windows (RegisterHotKey, whose WM_HOTKEY comes to the thread's queue)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of the whole desktop on X11, by a grab on the root window (Xlib's XGrabKey)."""
+"""Global shortcuts on X11, by a grab on the root window (Xlib's XGrabKey)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class X11Shortcut(GlobalShortcut):
             self._display = Display()
         except (DisplayError, OSError) as error:
             log.warning("no connection to the display for keys of the desktop: %s", error)
-            self._say(f"{tr('The display lets Kvasir hold no keys.')} {BIND}")
+            self._say(f"{tr('Kvasir cannot reach the display to set a global shortcut.')} {BIND}")
             return
         self._notifier = QSocketNotifier(self._display.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(self._read)
@@ -62,7 +62,9 @@ class X11Shortcut(GlobalShortcut):
         """Reason that the keys could not be had."""
         assert self._display is not None
         display, wanted = self._display, Combination.of(self._keys)
-        code = display.keysym_to_keycode(XK.string_to_keysym(keysym_name(wanted.key)))
+        name = keysym_name(wanted.key)
+        # Letters of Latin-1 are keysyms themselves (X11/keysymdef.h).
+        code = display.keysym_to_keycode(XK.string_to_keysym(name) or (ord(name) if len(name) == 1 else 0))
         if not code:
             return not_on_keyboard(self._keys)
         mask, refused = sum(_MASKS[each] for each in wanted.modifiers), CatchError(BadAccess)

@@ -57,6 +57,8 @@ class SettingsPage(FocusFirst):
     reload_requested = Signal()
     shortcuts_requested = Signal()
     log_requested = Signal()
+    choosing_quick = Signal(bool)
+    """The person begins to press keys for the quick chat, or has done so."""
 
     def __init__(
         self, store: SettingsStore, theme: Theme, log_file: Path, data: Path, parent: QWidget | None = None
@@ -244,29 +246,29 @@ class SettingsPage(FocusFirst):
         self._add(SettingRow(tr("Icon in the tray"), about, tray, ("tray",), show_tray))
         about = tr("The command Quit ends it.")
         self._add(SettingRow(tr("Closing the window leaves Kvasir in the tray"), about, close, ("close_to_tray",)))
-        self._quick, self._quick_state = caption(name="settings.quick"), ""
+        self._quick = caption(name="settings.quick")
         self._quick.hide()
         quick = KeyCell("quick", tr("Quick chat"))
+        quick.asked.connect(lambda: self.choosing_quick.emit(True))
         quick.asked.connect(lambda: say(self._quick, HOW))
-        quick.left.connect(lambda: self.tell_quick(self._quick_state))
+        quick.left.connect(lambda: self.choosing_quick.emit(False))
         quick.pressed.connect(self._choose_quick)
-        about = tr("A small window for a question opens with these keys over whatever is in front.")
-        row = tr("Keys for the quick chat, whichever window is in front"), about, quick, ("quick_keys",)
+        about = tr("Opens a small window for a question, whichever window is in front.")
+        row = tr("Global shortcut of the quick chat"), about, quick, ("quick_keys",)
         self._add(SettingRow(*row, lambda now: quick.show_keys(native(now.quick_keys))))
         self._sections[-1].column.addWidget(self._quick)
 
     def tell_quick(self, sentence: str) -> None:
-        """Say below the keys of the quick chat why they do not work, or others do; "": nothing is to be said."""
-        self._quick_state = sentence
+        """Say below the global shortcut why it does not work, or other keys do; "": nothing is to be said."""
         say(self._quick, sentence)
 
     def _choose_quick(self, keys: str) -> None:
         why = unusable(keys) if keys else ""
+        if not why:
+            self._set(quick_keys=keys)
+        self.choosing_quick.emit(False)
         if why:
             say(self._quick, why)
-        else:
-            self.tell_quick(self._quick_state)
-            self._set(quick_keys=keys)
 
     def _engine(self) -> None:
         self._section(tr("Engine"), right=True)

@@ -128,7 +128,7 @@ class UserSettings(LoadingSettings, frozen=True, kw_only=True):
     close_to_tray: bool = False
     """Closing the window leaves the program in the tray, if its icon is there."""
     quick_keys: Annotated[str, Meta(max_length=80)] = ""
-    """Keys of the whole desktop that open the quick chat, as portable text such as "Ctrl+Alt+Space"; "" for none."""
+    """Global shortcut of the quick chat, as portable text such as "Ctrl+Alt+Space"; "" for none."""
     serve: bool = False
     """Other programs of this computer can use the engine, on the port ``serve_port``."""
     serve_port: Annotated[int, Meta(ge=1, le=65535)] = PORT

@@ -37,6 +37,7 @@ class Busy(QObject):
         self._chat, self._measuring = chat, measuring
         self.lab: Callable[[], Iterator[BusyLab]] = lambda: iter(())
         chat.sending.guard = self._before_answer
+        chat.sending.measures = lambda: self._lab_runs or measuring.comparing
         chat.session.opened.connect(lambda: chat.notice.clear(_SPOILS))  # what was asked about is in another chat
         measuring.changed.connect(self.settle)
 

@@ -33,6 +33,8 @@ class Desktop(QObject):
         self._act: Callable[[], object] = lambda: None
         """What the notification on show leads to."""
         self.in_front: Callable[[], bool] = lambda: window.isActiveWindow() and not window.isMinimized()
+        self.seen: Callable[[], bool] = bool
+        """Returns True if the person sees what there is to tell elsewhere."""
         self.available: Callable[[], bool] = QSystemTrayIcon.isSystemTrayAvailable
         """Whether this desktop shows icons in a tray."""
         self.show_message: Callable[..., object] = QSystemTrayIcon.showMessage
@@ -55,8 +57,8 @@ class Desktop(QObject):
             self._icon.hide()
 
     def tell(self, title: str, words: str, act: Callable[[], object]) -> None:
-        """Tell of something unless the window is in front; a click on it does ``act``."""
-        if self.in_front():
+        """Tell of something unless the person sees it; a click on it does ``act``."""
+        if self.in_front() or self.seen():
             return
         if not self.available():
             self.alert(self._window)

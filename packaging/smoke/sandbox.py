@@ -104,7 +104,8 @@ class Sandbox:
         if not as_root:
             env |= {"LOGNAME": self.user, "XDG_RUNTIME_DIR": RUNTIME}
         if display is not None:
-            env |= {"DISPLAY": f":{display}", "XDG_SESSION_TYPE": "x11"}
+            # There is no session bus, and none is to be started for the display, as libdbus does where it can.
+            env |= {"DISPLAY": f":{display}", "XDG_SESSION_TYPE": "x11", "DBUS_SESSION_BUS_ADDRESS": "disabled:"}
         return {**env, **self.env}
 
     def start(

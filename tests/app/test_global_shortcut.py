@@ -1,4 +1,4 @@
-"""Keys of the whole desktop: pressed on a real X server, given by a stand-in for the portal, and by Windows's calls."""
+"""Global shortcuts: pressed on a real X server, given by a stand-in for the portal, and by Windows's calls."""
 
 from __future__ import annotations
 
@@ -180,7 +180,8 @@ class Portal(threading.Thread):
                 member, self.client = fields[HeaderFields.member], fields[HeaderFields.sender]
                 self.calls.append((member, message.body))
                 if member in ("Register", self.refuses):
-                    self.bus.send(new_error(message, "org.freedesktop.DBus.Error.UnknownMethod", "s", ("no",)))
+                    error = "portal.Error.NotAllowed" if self.given == "not allowed" else "DBus.Error.UnknownMethod"
+                    self.bus.send(new_error(message, f"org.freedesktop.{error}", "s", ("no",)))
                     continue
                 options = message.body[-1]
                 sender = self.client.removeprefix(":").replace(".", "_")
@@ -204,6 +205,12 @@ class Portal(threading.Thread):
         signal = new_signal(DBusAddress(path, interface=interface), member, signature, body)
         signal.header.fields[HeaderFields.destination] = self.client
         self.bus.send(signal)
+
+    def end(self) -> None:
+        if self.is_alive():
+            self.bus.sock.shutdown(2)
+            self.join()
+            self.bus.close()
 
     def press(self, session: str, token: str = "") -> None:
         facts = {"activation_token": ("s", token)} if token else {}
@@ -246,16 +253,14 @@ def portal(qapp, bus, monkeypatch) -> Iterator[Any]:
     yield make
     for stand_in, shortcut in made:
         shortcut.close_down()
-        stand_in.bus.sock.shutdown(2)
-        stand_in.join()
-        stand_in.bus.close()
+        stand_in.end()
 
 
 def test_the_portal_gives_the_keys_and_tells_of_them(qtbot, portal) -> None:
     stand_in, shortcut = portal()
     found = presses(shortcut)
     shortcut.hold(KEYS)
-    qtbot.waitUntil(lambda: shortcut.sentence.endswith("keys: Control+Alt+K."))
+    qtbot.waitUntil(lambda: shortcut.sentence.endswith("shortcut: Control+Alt+K."))
     calls = dict(stand_in.calls)
     assert list(calls) == ["Register", "CreateSession", "BindShortcuts"]
     assert calls["BindShortcuts"][1][0][1]["preferred_trigger"] == ("s", "CTRL+ALT+k")
@@ -263,19 +268,37 @@ def test_the_portal_gives_the_keys_and_tells_of_them(qtbot, portal) -> None:
     stand_in.press(stand_in.session, "a token")
     qtbot.waitUntil(lambda: found == [1])
     assert os.environ["XDG_ACTIVATION_TOKEN"] == "a token"
+    facts = {"trigger_description": ("s", "Meta+J")}
+    changed = (stand_in.session, [("quick-chat", facts)])
+    path, interface = "/org/freedesktop/portal/desktop", "org.freedesktop.portal.GlobalShortcuts"
+    stand_in.tell(path, interface, "ShortcutsChanged", "oa(sa{sv})", changed)
+    qtbot.waitUntil(lambda: shortcut.sentence.endswith("shortcut: Meta+J."))
     stand_in.tell(stand_in.session, "org.freedesktop.portal.Session", "Closed", "", ())
     qtbot.waitUntil(lambda: shortcut.sentence.endswith(BIND))
     shortcut.hold("")
     assert shortcut.sentence == ""
 
 
+def test_a_portal_that_starts_again_is_asked_again(qtbot, portal) -> None:
+    first, shortcut = portal()
+    shortcut.hold(KEYS)
+    qtbot.waitUntil(lambda: shortcut.sentence.endswith("shortcut: Control+Alt+K."))
+    first.end()
+    second, _ = portal("Control+Alt+Z")
+    qtbot.waitUntil(lambda: shortcut.sentence.endswith("shortcut: Control+Alt+Z."))
+    found = presses(shortcut)
+    second.press(second.session)
+    qtbot.waitUntil(lambda: found == [1])
+
+
 @pytest.mark.parametrize(
     ("given", "refuses", "words"),
     [
         ("", "", "has given Kvasir no keys yet"),
-        ("refused", "", "did not give Kvasir the keys"),
-        ("", "CreateSession", "gives programs no keys of their own"),
-        ("", "BindShortcuts", "gives programs no keys of their own"),
+        ("refused", "", "did not give Kvasir the shortcut"),
+        ("", "CreateSession", "lets programs set no global shortcut"),
+        ("not allowed", "CreateSession", "Run `kvasir desktop install`"),
+        ("", "BindShortcuts", "lets programs set no global shortcut"),
     ],
 )
 def test_a_portal_that_gives_no_keys(qtbot, portal, given, refuses, words) -> None:
@@ -284,7 +307,7 @@ def test_a_portal_that_gives_no_keys(qtbot, portal, given, refuses, words) -> No
     qtbot.waitUntil(lambda: words in shortcut.sentence)
 
 
-@pytest.mark.parametrize("address", ["", "unix:path=/nowhere/at-all", "what is this"])
+@pytest.mark.parametrize("address", ["", "unix:path=/nowhere/at-all", "what is this", "tcp:host=localhost"])
 def test_without_a_portal_the_way_by_a_command_is_said(qtbot, portal, bus, monkeypatch, address) -> None:
     from app.quick.portal import PortalShortcut
 

@@ -8,16 +8,20 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
+from app.chat.session.queued import WAITS_FOR_LAB
 from app.chat.welcome import CHOOSE
 from app.program import WindowProgram
 from app.quick.shortcut import BIND, GlobalShortcut
-from app.quick.window import QuickChat
+from app.quick.window import MOST_LINES, QuickChat
 from app.single import SingleInstance
 from app.theme.keys import HOW
 from app.window.window import MainWindow
+from engine.protocol import RemoteModel
 from tests.app.conftest import ask
 
-pytestmark = pytest.mark.qt_log_ignore("does not support raise", "This plugin does not support", extend=True)
+pytestmark = pytest.mark.qt_log_ignore(
+    "systemTrayWindowChanged", "does not support raise", "This plugin does not support", extend=True
+)
 
 
 @pytest.fixture
@@ -59,14 +63,67 @@ def test_a_question_is_asked_in_a_chat_of_its_own_and_answered_here(qtbot, progr
 
 
 def test_what_was_written_and_not_sent_stays_with_the_new_chat(qtbot, program) -> None:
-    composer = program.chat.composer
+    composer, session = program.chat.composer, program.chat.session
+    session.set_settings("Be brief.", session.talk.chat.sampling)
     qtbot.keyClicks(composer.edit, "half a thought")
     quick = opened(program)
     say(qtbot, quick, "Something else")
     qtbot.waitUntil(lambda: not program.chat.streaming and len(roles(program)) == 2)
-    assert composer.text == ""
+    assert (composer.text, session.talk.chat.system_prompt) == ("", "")
     program.chat.new_chat()
-    assert composer.text == "half a thought"
+    assert (composer.text, session.talk.chat.system_prompt) == ("half a thought", "Be brief.")
+    quick.open_in_main()
+    program.chat.new_chat()
+    assert session.talk.chat.system_prompt == ""
+
+
+@pytest.mark.parametrize("lines", [1, 5, 6, 7, 8, 9, 20])
+def test_it_grows_with_what_is_typed_and_then_scrolls(qtbot, program, lines) -> None:
+    quick = opened(program)
+    low, line = quick.edit.height(), quick.edit.fontMetrics().lineSpacing()
+    quick.edit.setPlainText("\n".join(["word"] * lines))
+    qtbot.waitUntil(lambda: quick.edit.height() >= min(lines, MOST_LINES) * line)
+    assert quick.edit.height() <= low + (MOST_LINES - 1) * line
+    assert quick.edit.verticalScrollBar().isVisible() is (lines >= MOST_LINES)
+
+
+def test_a_question_waits_for_the_end_of_a_measurement(qtbot, program) -> None:
+    sending = program.chat.sending
+    sending.measures = lambda: True
+    quick = opened(program)
+    say(qtbot, quick, "First")
+    assert quick.edit.toPlainText() == ""
+    assert quick.words.text() == WAITS_FOR_LAB
+    assert program.chat.session.queued
+    sending.release()
+    qtbot.waitUntil(lambda: not program.chat.streaming and len(roles(program)) == 2)
+
+
+def test_it_asks_this_computers_model_whatever_the_chat_on_screen_asks(qtbot, program) -> None:
+    remote = RemoteModel(server="office", model="large")
+    program.chat.session.set_remote(remote)
+    quick = opened(program)
+    say(qtbot, quick, "What is a page?")
+    qtbot.waitUntil(lambda: not program.chat.streaming and len(roles(program)) == 2)
+    assert program.chat.session.talk.chat.remote is None
+    program.chat.new_chat()
+    assert program.chat.session.talk.chat.remote == remote
+
+
+def test_what_the_person_reads_here_is_not_told_by_the_desktop(qtbot, program) -> None:
+    told: list[str] = []
+    desktop = program.desktop
+    desktop.available, desktop.in_front = lambda: True, lambda: False
+    desktop.show_message = lambda _icon, title, *_: told.append(title)
+    quick = opened(program)
+    say(qtbot, quick, "What is a page?")
+    qtbot.waitUntil(lambda: not program.chat.streaming and len(roles(program)) == 2)
+    quick.isActiveWindow = lambda: True
+    desktop.tell("An answer is finished", "", list)
+    quick.put_away()
+    desktop.tell("Another", "", list)
+    assert told == ["Another"]
+    desktop.close_down()
 
 
 def test_each_opening_begins_a_chat_but_while_it_is_being_answered(qtbot, start) -> None:
@@ -123,6 +180,7 @@ def test_without_a_model_the_text_stays_and_the_reason_is_said(qtbot, program) -
     assert quick.edit.toPlainText() == "Anybody?"
     assert not quick.button.isEnabled()
     assert quick.words.text() == f"{CHOOSE}."
+    assert quick.own is False
     assert program.chat.chat_id == ""
 
 
@@ -145,7 +203,7 @@ def test_the_keys_are_chosen_in_the_settings(qtbot, start, monkeypatch) -> None:
 
     def press(key: Qt.Key, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
         button.click()
-        assert said.text() == HOW
+        assert (said.text(), keys.held) == (HOW, "")
         qtbot.keyClick(button.parent().currentWidget(), key, modifiers)
 
     both = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier

@@ -35,6 +35,10 @@ class QueuedBar(QFrame):
             row.addWidget(button)
         self.setVisible(False)
 
+    @property
+    def text(self) -> str:
+        return self._label.text()
+
     def say(self, sentence: str) -> None:
         """Show what the question waits for."""
         self._label.setText(sentence)

@@ -44,6 +44,8 @@ class Sending(QObject):
         self._composer, self.waits, self._news = composer, waits, news
         self.guard: Callable[[Callable[[], object], Callable[[], object] | None], object] = lambda ask, _: ask()
         """Calls the first of two where nothing is measured, else the one that the person chooses: ask now, or wait."""
+        self.measures: Callable[[], bool] = bool
+        """Returns True while something is measured that an answer would spoil."""
         self._said: tuple[str, Callable[[], bool]] = "", bool
         """Sentence that was said of the present state last, and a test that it still holds."""
         self._held = False
@@ -69,24 +71,36 @@ class Sending(QObject):
 
     def reason_for(self, far: bool) -> str:
         """The same for a question to this computer's model, or to one ``far`` from here, on another server."""
-        state = self._link.state
         if self._session.queued:
             return tr("One question waits already")
-        if state is LinkState.DEAD:
-            return tr("The engine is not running")
-        if state is not LinkState.CONNECTED:
-            return tr("The engine is starting")
-        if far:
-            return ""
-        if self._loads.loading is not None:
-            return tr("The model is loading")
-        return "" if self._link.card is not None else CHOOSE
+        return self._unready_engine if far else self._unready
 
     @property
     def queues(self) -> bool:
         """True if what is sent now waits for the model."""
-        starting = self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._loads.loading is not None
-        return starting and not self._session.queued and self._session.talk.chat.remote is None
+        return self._starting and not self._session.queued and self._session.talk.chat.remote is None
+
+    @property
+    def _starting(self) -> bool:
+        """True if the engine or its model will soon be there."""
+        return self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._loads.loading is not None
+
+    @property
+    def _unready_engine(self) -> str:
+        """Reason the engine can be asked nothing now."""
+        state = self._link.state
+        if state is LinkState.DEAD:
+            return tr("The engine is not running")
+        return tr("The engine is starting") if state is not LinkState.CONNECTED else ""
+
+    @property
+    def _unready(self) -> str:
+        """Reason this computer's model can be asked nothing now."""
+        if reason := self._unready_engine:
+            return reason
+        if self._loads.loading is not None:
+            return tr("The model is loading")
+        return "" if self._link.card is not None else CHOOSE
 
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
@@ -100,37 +114,33 @@ class Sending(QObject):
         else:
             self.guard(lambda: self._send(self._typed(text), not self.reason), lambda: self._hold(self._typed(text)))
 
-    def send_apart(self, text: str, fresh: bool, sent: Callable[[], object]) -> None:
+    def apart(self, fresh: bool) -> tuple[str, bool]:
+        """:attr:`reason` and :attr:`queues` for the chat on screen, or for a ``fresh`` one, which has this computer's
+        model and in which nothing waits."""
+        return (self._unready, self._starting) if fresh else (self.reason, self.queues)
+
+    def send_apart(self, text: str, fresh: bool) -> bool:
         """Send a text that was written elsewhere, with ``fresh`` in a new chat; what the composer holds stays there.
 
-        ``sent`` is called when it was.
+        While something is measured it waits for the end of that. Returns False where it cannot be sent, which is said.
         """
-        session = self._session
+        session, (reason, queues) = self._session, self.apart(fresh)
         if not self._fits(text):
-            return
-        if fresh:
-            session.new()
-        chat = session.chat_id
-
-        def send(ready: bool) -> None:
-            if session.chat_id != chat and not session.open(chat):
-                session.new()
-            self._news.dismiss()
-            session.send(text, ready=ready and not self.reason)
-            sent()
-
-        def hold() -> None:
-            self._begin_hold()
-            send(False)
-
-        if session.side_by_side:
+            return False
+        if not fresh and session.side_by_side:
             self.say_while(UNDECIDED, lambda: bool(session.side_by_side))
-        elif not self.reason:
-            self.guard(lambda: send(True), hold)
-        elif self.queues:
-            send(False)
-        else:
-            self.say_reason()
+            return False
+        if reason and not queues:
+            self.say_while(f"{reason}.", lambda: self.apart(fresh)[0] == reason)
+            return False
+        self._news.dismiss()
+        if fresh:
+            session.new_apart()
+        held = self.measures()
+        if held:
+            self._begin_hold()
+        session.send(text, ready=not (reason or held))
+        return True
 
     def send_several(self, columns: Sequence[AnswerColumn]) -> None:
         """Append the person's message and ask for an answer to it in each column."""

@@ -54,6 +54,8 @@ class ChatSession(QObject):
         super().__init__(parent)
         self._link, self._history = link, history
         self.talk = Conversation(history)
+        self._put_by: Conversation | None = None
+        """Chat that is not begun, with settings chosen for it, while another is in its place."""
         self._queue: dict[str, str] = {}
         """Chat -> its message that waits for the model, the oldest first."""
         self.answers = Answers(link, history, self)
@@ -138,7 +140,19 @@ class ChatSession(QObject):
 
     def new(self, folder: str = "") -> None:
         """Show a new chat, in the folder of that id."""
-        self._show(Conversation(self._history, folder=folder))
+        kept = self._put_by
+        if kept is not None and folder in ("", kept.folder):
+            self._put_by = None
+            self._show(kept)
+        else:
+            self._show(Conversation(self._history, folder=folder))
+
+    def new_apart(self) -> None:
+        """Show a new chat for a message that was written elsewhere. One that is on screen and not begun comes back,
+        with its settings, when a new chat is next wanted."""
+        if not self.talk.saved:
+            self._put_by = self.talk
+        self._show(Conversation(self._history))
 
     def open(self, chat_id: str) -> bool:
         """Show a saved chat; False for one that is gone."""

@@ -1,4 +1,4 @@
-"""The quick chat with its keys of the whole desktop, the tray, the settings and a second start."""
+"""The quick chat with its global shortcut, the tray, the settings and a second start."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class QuickWiring(QObject):
         super().__init__(window)
         self._store, self._window, self._theme = store, window, theme
         self._settings_page = settings
+        self._unusable = ""
+        """Reason the keys in the settings are none."""
+        desktop.seen = lambda: self.chat is not None and self.chat.in_front
+        settings.choosing_quick.connect(self._on_choosing)
         self.chat: QuickChat | None = None
         self.shortcut = shortcut_here(self)
         self.shortcut.pressed.connect(self.toggle)
@@ -52,9 +56,16 @@ class QuickWiring(QObject):
 
     def _hold(self) -> None:
         keys = self._store.settings.quick_keys
-        self._unusable = unusable(keys) if keys else ""  # by hand anything can be written into the file
+        self._unusable = unusable(keys) if keys else ""  # anything can be written into the file
         self.shortcut.hold("" if self._unusable else keys)
         self._tell()
+
+    def _on_choosing(self, on: bool) -> None:
+        """While others are pressed the present keys open nothing."""
+        if on:
+            self.shortcut.hold("")
+        else:
+            self._hold()
 
     def _tell(self) -> None:
         self._settings_page.tell_quick(self._unusable or self.shortcut.sentence)

@@ -8,16 +8,16 @@
         <translation>Ein anderes Programm hat {keys}. Andere Tasten wählen.</translation>
     </message>
     <message>
-        <source>Bind the command `kvasir --quick` to keys in the desktop&apos;s settings instead.</source>
-        <translation>Stattdessen in den Einstellungen des Desktops den Befehl `kvasir --quick` auf Tasten legen.</translation>
-    </message>
-    <message>
         <source>Go on in the main window (Ctrl+Enter)</source>
         <translation>Im Hauptfenster fortsetzen (Strg+Enter)</translation>
     </message>
     <message>
-        <source>Kvasir knows no way to keys of the whole desktop here.</source>
-        <translation>Kvasir kennt hier keinen Weg zu Tasten des ganzen Desktops.</translation>
+        <source>Kvasir cannot reach the display to set a global shortcut.</source>
+        <translation>Kvasir erreicht die Anzeige nicht, um ein globales Tastenkürzel zu belegen.</translation>
+    </message>
+    <message>
+        <source>Kvasir cannot set a global shortcut on this system.</source>
+        <translation>Kvasir kann auf diesem System kein globales Tastenkürzel belegen.</translation>
     </message>
     <message>
         <source>Message</source>
@@ -40,28 +40,32 @@
         <translation>Senden</translation>
     </message>
     <message>
+        <source>Set a shortcut for the command `kvasir --quick` in the desktop&apos;s settings instead.</source>
+        <translation>Stattdessen in den Einstellungen des Desktops dem Befehl `kvasir --quick` ein Tastenkürzel geben.</translation>
+    </message>
+    <message>
         <source>Stop</source>
         <translation>Stopp</translation>
     </message>
     <message>
-        <source>The desktop did not give Kvasir the keys.</source>
-        <translation>Der Desktop hat Kvasir die Tasten nicht gegeben.</translation>
+        <source>The desktop did not give Kvasir the shortcut.</source>
+        <translation>Der Desktop hat Kvasir das Tastenkürzel nicht gegeben.</translation>
+    </message>
+    <message>
+        <source>The desktop gives a global shortcut to programs of its menu alone. Run `kvasir desktop install`, then start Kvasir again.</source>
+        <translation>Der Desktop gibt globale Tastenkürzel nur Programmen seines Menüs. `kvasir desktop install` ausführen und Kvasir dann neu starten.</translation>
+    </message>
+    <message>
+        <source>The desktop has given Kvasir this shortcut: {keys}.</source>
+        <translation>Der Desktop hat Kvasir dieses Tastenkürzel gegeben: {keys}.</translation>
+    </message>
+    <message>
+        <source>This desktop lets programs set no global shortcut.</source>
+        <translation>Dieser Desktop lässt Programme kein globales Tastenkürzel belegen.</translation>
     </message>
     <message>
         <source>The desktop has given Kvasir no keys yet: choose them in the desktop&apos;s settings.</source>
         <translation>Der Desktop hat Kvasir noch keine Tasten gegeben: Sie werden in dessen Einstellungen gewählt.</translation>
-    </message>
-    <message>
-        <source>The desktop has given Kvasir these keys: {keys}.</source>
-        <translation>Der Desktop hat Kvasir diese Tasten gegeben: {keys}.</translation>
-    </message>
-    <message>
-        <source>The display lets Kvasir hold no keys.</source>
-        <translation>Die Anzeige lässt Kvasir keine Tasten belegen.</translation>
-    </message>
-    <message>
-        <source>This desktop gives programs no keys of their own.</source>
-        <translation>Dieser Desktop gibt Programmen keine eigenen Tasten.</translation>
     </message>
     <message>
         <source>This keyboard has no {keys}. Choose other keys.</source>

@@ -12,10 +12,6 @@
         <translation>Ein kürzerer braucht weniger Speicher; manche Modelle können über ihren eigenen hinausgehen.</translation>
     </message>
     <message>
-        <source>A small window for a question opens with these keys over whatever is in front.</source>
-        <translation>Mit diesen Tasten öffnet sich ein kleines Fenster für eine Frage über allem, was vorn ist.</translation>
-    </message>
-    <message>
         <source>After the first answer of a chat the model is asked for a few words, while nothing else is. Small models (below half a billion parameters) are not: the first words of the chat stay its title.</source>
         <translation>Nach der ersten Antwort eines Chats wird das Modell um ein paar Wörter gebeten, während es sonst nichts zu tun hat. Kleine Modelle (unter einer halben Milliarde Parameter) nicht: Die ersten Wörter des Chats bleiben sein Titel.</translation>
     </message>
@@ -80,6 +76,10 @@
         <translation>Gibt seinen Speicher frei, wenn so lange nichts gefragt wurde. Die nächste Nachricht lädt es wieder.</translation>
     </message>
     <message>
+        <source>Global shortcut of the quick chat</source>
+        <translation>Globales Tastenkürzel des schnellen Chats</translation>
+    </message>
+    <message>
         <source>Hides the optimisations, the plots, the cache, the Lab and the server. What is set there stays in force.</source>
         <translation>Blendet Optimierungen, Diagramme, Cache, Labor und Server aus. Was dort eingestellt ist, gilt weiter.</translation>
     </message>
@@ -102,10 +102,6 @@
     <message>
         <source>Keyboard shortcuts</source>
         <translation>Tastenkürzel</translation>
-    </message>
-    <message>
-        <source>Keys for the quick chat, whichever window is in front</source>
-        <translation>Tasten für den schnellen Chat, egal welches Fenster vorn ist</translation>
     </message>
     <message>
         <source>Language</source>
@@ -194,6 +190,10 @@
     <message>
         <source>Open the folder of: {what}</source>
         <translation>Ordner öffnen von: {what}</translation>
+    </message>
+    <message>
+        <source>Opens a small window for a question, whichever window is in front.</source>
+        <translation>Öffnet ein kleines Fenster für eine Frage, egal welches Fenster vorn ist.</translation>
     </message>
     <message>
         <source>Packs models that come in 16 or 32 bits a weight while they are loaded. Four bits (NF4, int4) take about a third of the memory and change the text a little; int8 takes half and changes it hardly.</source>
