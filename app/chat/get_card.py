@@ -56,13 +56,16 @@ class ModelLine(QWidget):
         self.bytes = named(QLabel(), role="mute")
         self.badge = QLabel()
         self.about = ElidedLabel("", "caption")
+        self.trouble = named(caption(), f"get.{key}.trouble", role="bad")
+        """Whole, in place of ``about``, where there is room."""
+        self._failed, self._room = False, True
         self.bar = FillBar(theme)
         keep_place(self.bar)  # nothing moves when the download begins
         self.bar.setFixedHeight(3)
         self.buttons = Buttons(f"get.{key}")
         self.buttons.pressed.connect(lambda act: self.acted.emit(act, key))
         head = fill(QHBoxLayout(), (self.name, 1), self.bytes, self.badge, spacing=10)
-        words = fill(QVBoxLayout(), head, self.about, self.bar, spacing=2)
+        words = fill(QVBoxLayout(), head, self.about, self.trouble, self.bar, spacing=2)
         fill(QHBoxLayout(self), (words, 1), (self.buttons, 0, Qt.AlignmentFlag.AlignVCenter), margins=0, spacing=16)
 
     def show_line(self, line: Line) -> None:
@@ -72,15 +75,26 @@ class ModelLine(QWidget):
         self.badge.setToolTip(tip(line.why))
         self.about.setText(line.about)
         set_role(self.about, "bad" if line.failed else "caption")
+        self.trouble.setText(line.about if line.failed else "")
+        self._failed = line.failed
+        self.show_sentence(self._room)
         self.bar.setVisible(line.share >= 0)
         self.bar.fraction = line.share
         self.bar.update()
         self.buttons.show_buttons(line.buttons)
         for button in self.buttons.findChildren(QPushButton):
+            if not button.objectName():  # taken out just now
+                continue
             button.setAccessibleName(f"{button.text()}: {line.name}")
             button.setMinimumWidth(self._theme.px(_BUTTON_PX) if len(line.buttons) == 1 else 0)
             button.show()  # what is added to a layout is else shown, and counted, in the next turn of the event loop
         self.setAccessibleName(f"{line.name}, {line.size}. {line.about}")
+
+    def show_sentence(self, shown: bool) -> None:
+        """Show the sentence about the model, or hide it for want of room; of a failure one line is always shown."""
+        self._room = shown
+        self.about.setVisible(shown != self._failed)
+        self.trouble.setVisible(shown and self._failed)
 
 
 class GetCard(QFrame):
@@ -114,7 +128,7 @@ class GetCard(QFrame):
     def show_lines(self, lines: Sequence[Line], judged: bool) -> bool:
         """These models, whose rows stay while they do; whether the card has another height now. ``judged``: it is
         known what suits this computer."""
-        before = [each.key for each in self.lines], self.said.text()
+        before = [each.key for each in self.lines], self.said.text(), [each.trouble.text() for each in self.lines]
         if before[0] != [each.key for each in lines]:
             clear(self._rows, self.lines)
             self.lines = [self._add(each.key) for each in lines]
@@ -124,12 +138,16 @@ class GetCard(QFrame):
         self.said.setVisible(not lines)
         # Room for the models that come, so that nothing below moves then.
         self.said.setMinimumHeight(0 if judged else _LINES * (2 * self.fontMetrics().lineSpacing() + 12))
-        return before != ([each.key for each in self.lines], self.said.text())
+        return before != (
+            [each.key for each in self.lines],
+            self.said.text(),
+            [each.trouble.text() for each in self.lines],
+        )
 
     def show_sentences(self, shown: bool) -> None:
         """Show or hide the sentence about each model; hidden where there is no room for it."""
         for line in self.lines:
-            line.about.setVisible(shown)
+            line.show_sentence(shown)
 
     def _add(self, key: str) -> ModelLine:
         line = ModelLine(self._theme, key)

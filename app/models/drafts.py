@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.gpu.card import Buttons
 from app.gpu.words import Button
@@ -13,7 +13,7 @@ from app.language import tr
 from app.models import advice
 from app.models.state import getting
 from app.theme.sheet import set_role
-from app.theme.widgets import ElidedLabel, as_written, caption, fill, named
+from app.theme.widgets import ElidedLabel, as_written, caption, fill, named, say
 from engine.protocol import Download, DraftOffer
 
 NOTHING = tr(
@@ -32,8 +32,8 @@ class DraftList(QWidget):
         """``offers`` None: they are being looked for; a sentence says why there are none."""
         super().__init__()
         self.offers = offers
-        self._fetched: list[tuple[DraftOffer, Buttons]] = []
-        """Drafts to download, with their buttons."""
+        self._fetched: list[tuple[DraftOffer, Buttons, QLabel]] = []
+        """Drafts to download, with their buttons and what tells why they are not coming."""
         self._column = fill(QVBoxLayout(self), margins=0, spacing=8)
         if offers is None or isinstance(offers, str):
             said = caption(offers or tr("Checking what can draft for it…"))
@@ -45,20 +45,24 @@ class DraftList(QWidget):
         for offer in offers:
             self._add(offer)
 
-    def show_downloads(self, downloads: Iterable[Download]) -> None:
-        """Show which of the offers are being downloaded."""
+    def show_downloads(self, downloads: Iterable[Download], refused: getting.Refused | None = None) -> None:
+        """Show which of the offers are being downloaded, and which could not be."""
         downloads = list(downloads)
-        for offer, buttons in self._fetched:
+        for offer, buttons, trouble in self._fetched:
             at = getting.place(offer.repository, offer.variant, (), downloads)
-            buttons.show_buttons((getting.button(at, "", tr("Download")),))
+            why = (refused or {}).get((offer.repository, offer.variant))
+            buttons.show_buttons((getting.button(at, "", tr("Download"), why),))
+            say(trouble, getting.trouble(at, why))
 
     def _add(self, offer: DraftOffer) -> None:
         line = fill(QHBoxLayout(), spacing=12)
         name = named(ElidedLabel(offer.name, ""), tooltip=as_written(offer.path or offer.repository or offer.name))
-        lines = fill(QVBoxLayout(), name, caption(advice.offer(offer)), spacing=0)
+        trouble = named(caption(), f"models.draft.{offer.name}.trouble", role="bad")
+        trouble.hide()
+        lines = fill(QVBoxLayout(), name, caption(advice.offer(offer)), trouble, spacing=0)
         buttons = Buttons(f"models.draft.{offer.name}")
         if offer.repository:
-            self._fetched.append((offer, buttons))
+            self._fetched.append((offer, buttons, trouble))
             buttons.pressed.connect(lambda _: self.get_asked.emit(offer.repository, offer.variant, True))
         else:
             buttons.show_buttons((Button("load", tr("Load with it")),))

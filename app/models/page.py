@@ -362,7 +362,7 @@ class ModelsPage(FocusFirst):
                 drafts.get_asked.connect(library.downloads.get)
                 row.show_drafts(drafts)
             assert row.drafts is not None
-            row.drafts.show_downloads(library.downloads.coming)
+            row.drafts.show_downloads(library.downloads.coming, library.downloads.refused)
 
     def _show_recommended(self) -> None:
         """Unseen, rows would be made and styled at every start and after every load."""
@@ -370,7 +370,11 @@ class ModelsPage(FocusFirst):
             return
         library = self._library
         self.recommended.show_models(
-            library.verdicts.recommended, library.stored, library.downloads.coming, self._loaded
+            library.verdicts.recommended,
+            library.stored,
+            library.downloads.coming,
+            self._loaded,
+            library.downloads.refused,
         )
 
     def _add(self) -> None:
@@ -428,14 +432,15 @@ class ModelsPage(FocusFirst):
         if repository != self._open or answer is None:
             return
         variants = [] if isinstance(answer, str) else answer.variants
-        buttons = {
-            each.name: getting.button(self._place(repository, each.name), self._loaded, tr("Download"))
-            for each in variants
-        }
+        buttons, troubles = {}, {}
+        for each in variants:
+            at, why = self._place(repository, each.name), self._library.downloads.refused.get((repository, each.name))
+            buttons[each.name] = getting.button(at, self._loaded, tr("Download"), why)
+            troubles[each.name] = getting.trouble(at, why)
         for row in self.hub_rows:
             if row.repository == repository:
                 fits = self._library.hub.fits_of(repository)
-                row.show_inside(answer, buttons, fits, self._library.hub.fitting == repository)
+                row.show_inside(answer, buttons, fits, self._library.hub.fitting == repository, troubles)
 
     def _place(self, repository: str, variant: str) -> getting.Place:
         library = self._library

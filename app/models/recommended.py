@@ -13,7 +13,7 @@ from app.models import advice
 from app.models.rows import Row
 from app.models.state import getting
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle, caption, clear, fill, named, tip
+from app.theme.widgets import Segments, Toggle, caption, clear, fill, named, say, tip
 from engine.protocol import PURPOSES, Download, Purpose, Recommendation, StoredModel
 
 FIRST = 10
@@ -37,6 +37,9 @@ class RecommendedRow(Row):
         self.at: StoredModel | None = None
         """The model, where it is on this machine."""
         self.show_verdict(each)
+        self.trouble = named(caption(), f"models.recommended.{model.repository}.trouble", role="bad")
+        self.trouble.hide()
+        self.column.addWidget(self.trouble)
         words = advice.with_draft(each)
         self.draft = named(Toggle(theme, self), f"models.recommended.{model.repository}.draft", title=words)
         self.draft.setChecked(bool(words))
@@ -55,16 +58,23 @@ class RecommendedRow(Row):
         self.show_badge(word, tone)
         self.badge.setToolTip(tip(advice.verdict(each)))
 
-    def show_state(self, stored: Sequence[StoredModel], downloads: Sequence[Download], loaded: str) -> None:
-        """Show whether the model is here, on its way, or loaded from the path ``loaded``."""
+    def show_state(
+        self, stored: Sequence[StoredModel], downloads: Sequence[Download], loaded: str, refused: getting.Refused
+    ) -> None:
+        """Show whether the model is here, on its way, or loaded from the path ``loaded``, and why it is not coming."""
         model, draft = self.each.model, self.each.model.draft
         at = getting.place(model.repository, model.variant, stored, downloads)
         self.at = at.here
-        button = getting.button(at, loaded, tr("Get"))
+        why = refused.get((model.repository, model.variant))
+        button = getting.button(at, loaded, tr("Get"), why)
+        trouble = getting.trouble(at, why)
         if draft is None or not draft.repository:
+            say(self.trouble, trouble)
             self.buttons.show_buttons((button,))
             return
-        known = any(getting.place(draft.repository, draft.variant, stored, downloads))
+        half = getting.place(draft.repository, draft.variant, stored, downloads)
+        known = any(half)
+        say(self.trouble, trouble or getting.trouble(half, refused.get((draft.repository, draft.variant))))
         self.draft.setEnabled(not known)
         more = not known and any(at)  # what drafts for it can still be downloaded
         self.buttons.show_buttons((*((Button("draft", tr("Get the draft")),) if more else ()), button))
@@ -85,8 +95,9 @@ class RecommendedView(QWidget):
         self.purposes.chosen.connect(self._choose)
         self._purpose = ""
         self._all = False
-        self._state: tuple[Sequence[StoredModel], Sequence[Download], str] = ((), (), "")
-        """Models that are here, downloads on their way, and the path of the loaded model."""
+        self._state: tuple[Sequence[StoredModel], Sequence[Download], str, getting.Refused] = ((), (), "", {})
+        """Models that are here, downloads on their way, the path of the loaded model, and downloads that did not begin.
+        """
         self.rows: list[RecommendedRow] = []
         self._shown: Sequence[Recommendation] = ()
         self.lead = caption(LEAD, "models.recommended.lead")
@@ -102,6 +113,7 @@ class RecommendedView(QWidget):
         stored: Sequence[StoredModel],
         downloads: Iterable[Download],
         loaded: str = "",
+        refused: getting.Refused | None = None,
     ) -> None:
         """The models, best first. Rows stay where only figures changed, so that none is lost under the mouse."""
         same = _judged(found) == _judged(self._shown)
@@ -111,7 +123,7 @@ class RecommendedView(QWidget):
         judged = {(each.model.repository, each.model.variant): each for each in found}
         for row in self.rows:
             row.show_verdict(judged[row.each.model.repository, row.each.model.variant])
-        self._state = stored, list(downloads), loaded
+        self._state = stored, list(downloads), loaded, refused or {}
         self._show_states()
 
     def _show_states(self) -> None:

@@ -122,11 +122,16 @@ class HubRow(Row):
         self.buttons.show_buttons((Button("close", tr("Close")),))
 
     def show_inside(
-        self, answer: HubRepository | str, buttons: Mapping[str, Button], fits: dict[str, FitReport], fitting: bool
+        self,
+        answer: HubRepository | str,
+        buttons: Mapping[str, Button],
+        fits: dict[str, FitReport],
+        fitting: bool,
+        troubles: Mapping[str, str],
     ) -> None:
         """``buttons``: what can be done with the variants, by their names. ``fits``: by such names; ``fitting``: they
-        are being planned."""
-        told = (answer, buttons, fits, fitting)
+        are being planned. ``troubles``: by such names, the reason that it is not coming, "" for none."""
+        told = (answer, buttons, fits, fitting, troubles)
         if told == self._told:
             return
         self._clear()
@@ -143,6 +148,8 @@ class HubRow(Row):
                 self._add_variant(
                     variant, buttons[variant.name], fits.get(variant.name), reason if variant.name == best else ""
                 )
+                if troubles[variant.name]:
+                    self._add(named(caption(troubles[variant.name]), f"models.trouble.{variant.name}", role="bad"))
         if fitting:
             self._add(caption(tr("Checking whether they fit…")))
 

@@ -11,6 +11,8 @@ from app.models import words
 from app.models.state import getting
 from engine.protocol import Download, HubModel, HubVariant, StoredModel
 
+AGAIN = Button("get", "Try again")
+
 
 @pytest.mark.parametrize(
     ("variant", "name", "same"),
@@ -43,7 +45,7 @@ def stored(**changes: object) -> StoredModel:
 
 @pytest.mark.parametrize(
     ("state", "title"),
-    [("waiting", "Queued"), ("running", "Downloading…"), ("paused", "Paused"), ("failed", "Stopped")],
+    [("waiting", "Queued"), ("running", "Downloading…"), ("paused", "Paused")],
 )
 def test_a_button_says_where_it_is(state: str, title: str) -> None:
     coming = Download(id="1", repository="a/x", variant="x-Q8_0.gguf", state=state)
@@ -54,8 +56,17 @@ def test_a_button_says_where_it_is(state: str, title: str) -> None:
     here = getting.place("a/x", "Q8_0", [stored()], [coming])
     assert getting.button(here, "", "Get") == Button("load", "Load")
     assert getting.button(here, "/m/x-Q8_0.gguf", "Get").why_not == getting.LOADED
+    assert not getting.trouble(here, "No."), "it came some other way"
     nowhere = getting.place("a/x", "Q8_0", [stored(missing=True), stored(repository="a/y")], [])
     assert getting.button(nowhere, "", "Get") == Button("get", "Get")
+    assert (getting.button(nowhere, "", "Get", "No."), getting.trouble(nowhere, "No.")) == (AGAIN, "No.")
+    assert getting.trouble(at, None) == ""
+
+
+def test_one_that_was_stopped_says_why_and_can_be_tried_again() -> None:
+    stopped = Download(id="1", repository="a/x", variant="x-Q8_0.gguf", state="failed", sentence="The disk is full.")
+    at = getting.place("a/x", "Q8_0", [], [stopped])
+    assert (getting.button(at, "", "Get"), getting.trouble(at, None)) == (AGAIN, "The disk is full.")
 
 
 def variants(*kinds: str) -> list[HubVariant]:

@@ -108,7 +108,19 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: WindowProgram, tmp_pa
     assert engine.requests(ADD_DOWNLOAD) == [AddDownload(repository="a/first-GGUF", variant="Q4_K_M")]
     assert first.about.text() == "Asking Hugging Face…"
     engine.answer(ADD_DOWNLOAD, OperationFailed("You are offline: huggingface.co cannot be reached."))
-    assert program.window.notice.text.startswith("You are offline")
+    assert (first.trouble.isVisible(), first.about.isVisible()) == (True, False)
+    assert first.trouble.text() == "You are offline: huggingface.co cannot be reached."
+    assert program.window.notice.text == "", "it is said where it was asked, and there alone"
+    assert first.trouble.height() >= first.trouble.heightForWidth(first.trouble.width())
+    welcome.get.show_sentences(False)
+    assert (first.trouble.isVisible(), first.about.isVisible()) == (False, True), "one line has room everywhere"
+    welcome.get.show_sentences(True)
+    again = first.findChild(QPushButton, f"get.{KEY}.get")
+    assert again.text() == "Try again"
+    again.click()
+    assert len(engine.requests(ADD_DOWNLOAD)) == 2
+    assert (first.trouble.isVisible(), first.about.text()) == (False, "Asking Hugging Face…")
+    engine.answer(ADD_DOWNLOAD, OperationFailed("You are offline: huggingface.co cannot be reached."))
     coming = Download(id="1", repository="a/first-GGUF", variant="first-Q4_K_M.gguf", state="running", done=1, total=4)
     library.downloads.merge({"1": coming})
     library.downloads.changed.emit()

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
+from app.gpu.words import Button
 from app.models import advice
 from app.models.drafts import NOTHING, DraftList
 from app.models.filters import Filters
 from app.models.page import ModelsPage
 from app.models.recommended import FIRST, RecommendedView
+from app.models.rows import HubRow
 from app.models.state.library import ModelLibrary
 from app.theme.theme import Theme
 from engine.protocol import (
@@ -21,14 +23,18 @@ from engine.protocol import (
     CuratedModel,
     Download,
     DraftOffer,
+    HubModel,
+    HubRepository,
+    HubVariant,
     Recommendation,
     Recommended,
     StoredModel,
 )
-from engine.protocol.operations import SearchModels
+from engine.protocol.operations import ADD_DOWNLOAD, SearchModels
+from engine.services.operations import OperationFailed
 from tests.app.pressing import press
 from tests.hub_server import Hub, stock
-from tests.kit.operations import RealOperations
+from tests.kit.operations import RealOperations, ScriptedOperations
 
 COMMAND = [sys.executable, "-m", "engine.doors.cli.main", "models"]
 PATIENCE_MS = 120_000
@@ -144,6 +150,44 @@ def test_a_model_is_fetched_with_its_draft_or_without(qtbot, theme):
     assert (load.isEnabled(), load.toolTip()) == (False, "It is loaded.")
 
 
+def test_why_a_model_does_not_come_is_said_in_its_row(qtbot, theme):
+    engine = ScriptedOperations()
+    library = ModelLibrary(engine, ["nothing"])
+    page = ModelsPage(library, theme)
+    qtbot.addWidget(page)
+    page.show()
+    library.verdicts.show(Recommended(models=[entry("a/b", draft="a/draft"), entry("a/c")]))
+    first, second = page.recommended.rows
+    press(first, "models.recommended.a/b.get")
+    for call in engine.of(ADD_DOWNLOAD):  # the model and what drafts for it
+        engine.answer(ADD_DOWNLOAD, OperationFailed("You are offline."), call)
+    assert (first.trouble.text(), second.trouble.isHidden()) == ("You are offline.", True)
+    assert page.note.isHidden(), "it is said once"
+    again = first.findChild(QPushButton, "models.recommended.a/b.get")
+    assert (again.text(), again.isEnabled()) == ("Try again", True)
+    again.click()
+    assert engine.requests(ADD_DOWNLOAD)[2:] == engine.requests(ADD_DOWNLOAD)[:2]
+    assert first.trouble.isHidden()
+    failed = Download(id="1", repository="a/c", variant="c-Q4_K_M.gguf", state="failed", sentence="The disk is full.")
+    library.downloads.merge({"1": failed})
+    assert (second.trouble.text(), second.trouble.isHidden()) == ("The disk is full.", False)
+    press(second, "models.recommended.a/c.get")
+    assert len(engine.requests(ADD_DOWNLOAD)) == 4, "it goes on, and nothing is asked of the hub"
+    assert library.downloads.jobs["1"].state != "failed"
+    library.close_down()
+
+
+def test_why_a_file_of_a_repository_does_not_come_is_said_below_it(qtbot, theme):
+    row = HubRow(HubModel(repository="a/b"), theme)
+    qtbot.addWidget(row)
+    files = [HubVariant(name=name, format="gguf", quantisation="Q8_0", bytes=1) for name in ("x.gguf", "y.gguf")]
+    inside = HubRepository(model=HubModel(repository="a/b"), revision="main", variants=files)
+    buttons = {each.name: Button("get", "Download") for each in files}
+    row.show_inside(inside, buttons, {}, False, {"x.gguf": "You are offline.", "y.gguf": ""})
+    said = [label.text() for label in row.findChildren(QLabel) if label.property("role") == "bad"]
+    assert said == ["You are offline."]
+
+
 def test_few_at_first_and_by_purpose(qtbot, theme):
     view = RecommendedView(theme)
     qtbot.addWidget(view)
@@ -202,6 +246,10 @@ def test_offers_in_words(qtbot):
     with qtbot.waitSignal(drafts.get_asked) as asked:
         press(drafts, "models.draft.a/draft Q8_0.get")
     assert asked.args == ["a/draft", "Q8_0", True]
+    drafts.show_downloads([], {("a/draft", "Q8_0"): "You are offline."})
+    trouble = drafts.findChild(QLabel, "models.draft.a/draft Q8_0.trouble")
+    assert (trouble.text(), trouble.isHidden()) == ("You are offline.", False)
+    assert drafts.findChild(QPushButton, "models.draft.a/draft Q8_0.get").text() == "Try again"
     drafts.show_downloads([Download(id="1", repository="a/draft", variant="draft-Q8_0.gguf", state="waiting")])
     get = drafts.findChild(QPushButton, "models.draft.a/draft Q8_0.get")
     assert (get.text(), get.isEnabled()) == ("Queued", False)

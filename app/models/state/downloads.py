@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject
 
 from app.command import End, LineCommand
 from app.link.calls import Caller
-from app.models.state.getting import names
+from app.models.state.getting import names, place
 from app.models.state.jobs import Jobs
 from engine.protocol import Download, Error, decode_library_record, operations
 from engine.protocol.base import Part
@@ -31,6 +31,8 @@ class DownloadJobs(Jobs[Download]):
         self._adding: set[tuple[str, str]] = set()
         self._helpers: set[tuple[str, str]] = set()
         """Repository and variant of downloads that are to draft for another model."""
+        self.refused: dict[tuple[str, str], str] = {}
+        """By repository and variant, as they were asked for: why that did not begin. It is shown where it was asked."""
         self.limit: Callable[[], int] = int
         """MB a second that each download may take; 0: no limit."""
 
@@ -46,8 +48,8 @@ class DownloadJobs(Jobs[Download]):
         self._engine.call(*waiting, lambda found: self.merge({download.id: download for download in found}))
 
     def get(self, repository: str, variant: str, helper: bool = False) -> None:
-        """Download a variant, when it is its turn; from now on it is in the list of downloads, whatever happens.
-        ``helper``: it is to draft for another model, so its arrival is not told."""
+        """Download a variant, when it is its turn, or go on with one that was stopped; it is in the list of downloads
+        from now on, or in :attr:`refused`. ``helper``: it is to draft for another model, so its arrival is not told."""
 
         def added(download: Download) -> None:
             self._adding.discard((repository, variant))
@@ -55,11 +57,15 @@ class DownloadJobs(Jobs[Download]):
 
         def failed(error: Error) -> None:
             self._adding.discard((repository, variant))
-            self.failed.emit(error.message)
+            self.refused[repository, variant] = error.message
             self.changed.emit()
 
+        self.refused.pop((repository, variant), None)
         (self._helpers.add if helper else self._helpers.discard)((repository, variant))
-        if (repository, variant) not in self._adding:
+        stopped = place(repository, variant, (), self.jobs.values()).coming
+        if stopped is not None and stopped.state == "failed":
+            self.resume(stopped.id)
+        elif (repository, variant) not in self._adding:
             self._adding.add((repository, variant))
             self.changed.emit()
             asked = operations.AddDownload(repository=repository, variant=variant)

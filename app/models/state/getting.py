@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from app.gpu.words import Button
@@ -13,11 +13,11 @@ from engine.protocol import Download, DownloadState, HubVariant, StoredModel
 HERE = tr("It is on this machine.")
 LOADED = tr("It is loaded.")
 _PARTS = r"(-\d{5}-of-\d{5})?\.gguf"
+AGAIN = tr("Try again")
 _STATES: dict[DownloadState, tuple[str, str]] = {
     "waiting": (tr("Queued"), tr("It is downloaded after the others.")),
     "running": (tr("Downloading…"), tr("It is on its way.")),
     "paused": (tr("Paused"), tr("Its download is paused: resume it under In progress, below.")),
-    "failed": (tr("Stopped"), tr("Its download was stopped: try again under In progress, below.")),
     "done": (tr("Downloading…"), tr("It is on its way.")),
 }
 
@@ -27,6 +27,10 @@ class Place(NamedTuple):
 
     here: StoredModel | None = None
     coming: Download | None = None
+
+
+Refused = Mapping[tuple[str, str], str]
+"""By repository and variant: the reason that a download did not begin, as a sentence."""
 
 
 def place(repository: str, variant: str, stored: Iterable[StoredModel], downloads: Iterable[Download]) -> Place:
@@ -53,10 +57,24 @@ def _name(model: StoredModel) -> str:
     return model.path if model.format == "gguf" else model.format
 
 
-def button(at: Place, loaded: str, title: str) -> Button:
-    """Button for the next step: load it, wait for it, or download it, which ``title`` says. ``loaded``: a path."""
+def trouble(at: Place, refused: str | None) -> str:
+    """Reason that its download did not begin (``refused``) or was stopped, as a sentence; "" for none."""
+    if at.here is not None:
+        return ""
+    if at.coming is None:
+        return refused or ""
+    return at.coming.sentence if at.coming.state == "failed" else ""
+
+
+def button(at: Place, loaded: str, title: str, refused: str | None = None) -> Button:
+    """Button for the next step: load it, wait for it, or download it, which ``title`` says. ``loaded``: a path.
+
+    ``refused``: reason that it was not downloaded when it was asked for.
+    """
     if at.here is not None:
         return Button("load", tr("Load"), why_not=LOADED if at.here.path == loaded else "")
+    if refused or (at.coming is not None and at.coming.state == "failed"):
+        return Button("get", AGAIN)
     if at.coming is not None:
         said, why = _STATES[at.coming.state]
         return Button("get", said, why_not=why)

@@ -120,7 +120,7 @@ class GettingWiring(QObject):
             notice.clear(TINY)
 
     def _on_failed(self, sentence: str) -> None:
-        """Report a failure of what the first screen asked for where it was asked; pages report theirs themselves."""
+        """Report a failure that has no place in a model's row; pages report theirs themselves."""
         if self._asked and self._chat.isVisible():
             self._notice.say(sentence, "bad", topic=FAILED)
 
@@ -158,13 +158,15 @@ class GettingWiring(QObject):
             why = getting.LOADED if loaded else ""
             return line._replace(about=tr("It is here."), buttons=(Button("load", tr("Chat with it"), True, why),))
         if (job := at.coming) is None:
-            return line
+            why = library.downloads.refused.get((model.repository, model.variant), "")
+            again = getting.button(at, "", tr("Get"), why)
+            return line._replace(about=why, buttons=(again,), failed=True) if why else line
         if not job.id:  # the hub is being asked for its files
             return line._replace(
                 about=tr("Asking Hugging Face…"), buttons=(getting.button(at, "", tr("Get")),), share=0.0
             )
         rests = job.state in ("paused", "failed")
-        again = Button("resume", tr("Try again") if job.state == "failed" else tr("Resume"))
+        again = Button("resume", getting.AGAIN if job.state == "failed" else tr("Resume"))
         return line._replace(
             about=words.download(job),
             buttons=(Button("cancel", tr("Cancel")), *((again,) if rests else ())),

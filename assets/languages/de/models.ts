@@ -401,10 +401,6 @@
         <translation>Der Download ist angehalten: fortsetzen unter „In Arbeit“ unten.</translation>
     </message>
     <message>
-        <source>Its download was stopped: try again under In progress, below.</source>
-        <translation>Der Download brach ab: erneut versuchen unter „In Arbeit“ unten.</translation>
-    </message>
-    <message>
         <source>KL divergence</source>
         <translation>KL-Divergenz</translation>
     </message>
@@ -773,10 +769,6 @@
     <message>
         <source>Speculation helper</source>
         <translation>Spekulation mit</translation>
-    </message>
-    <message>
-        <source>Stopped</source>
-        <translation>Gestoppt</translation>
     </message>
     <message>
         <source>The engine is not running</source>

@@ -284,10 +284,6 @@
         <translation>Dieser Chat hat noch keine Antwort.</translation>
     </message>
     <message>
-        <source>Try again</source>
-        <translation>Erneut versuchen</translation>
-    </message>
-    <message>
         <source>Undo</source>
         <translation>Rückgängig</translation>
     </message>
