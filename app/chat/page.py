@@ -67,8 +67,9 @@ class ChatPage(FocusFirst):
         named(self, "chat-page", surface="bg", acceptDrops=True)
         self.session = ChatSession(link, history, self)
         self.header = Header(link, loads, theme, self)
-        self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
+        self.legend = TintLegend(theme, self.transcript)
+        self.transcript.set_head(self.legend)
         self.finding = FindInChat(self.session, self.transcript, self.focus_composer, theme, self)
         self.welcome = WelcomeView(self.transcript.viewport(), theme)
         self.notice = NoticeBar(theme, "notice", self)
@@ -162,6 +163,7 @@ class ChatPage(FocusFirst):
         """Tint words by where their tokens came from, with a legend: accepted draft tokens and corrected ones."""
         show_checked(self.header.tint, tint)
         self.legend.setVisible(tint)
+        self.transcript.place_head()
         self.transcript.set_tint(tint)
 
     def attach(self) -> None:
@@ -231,7 +233,7 @@ class ChatPage(FocusFirst):
         fill(foot, 1, (self.composer, 1000), 1)
         self.elsewhere = caption(name="chat.elsewhere")
         self.elsewhere.setContentsMargins(24, 6, 16, 6)
-        column = fill(QVBoxLayout(self), self.header, self.elsewhere, self.legend, margins=0, spacing=0)
+        column = fill(QVBoxLayout(self), self.header, self.elsewhere, margins=0, spacing=0)
         self.transcript.setMinimumHeight(1)  # where room is short the message box keeps its own
         fill(column, (self.transcript, 1), self.notice, self.sending.waits)
         column.addSpacing(12)

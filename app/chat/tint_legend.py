@@ -1,4 +1,4 @@
-"""While words are tinted: what each colour means, in one line below the header."""
+"""While words are tinted: what each colour means, in one line above the conversation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TintLegend(QLabel):
         meanings = ", ".join(words for _, words in MEANINGS)
         named(self, title=tr("What the colours mean: {meanings}", meanings=meanings), tooltip=tip(HINT))
         named(self, textFormat=Qt.TextFormat.RichText, alignment=Qt.AlignmentFlag.AlignHCenter)
-        self.setContentsMargins(24, 6, 24, 4)
+        self.setMargin(3)  # one line of it has room in what stands free above a conversation
         self.setWordWrap(True)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Minimum)
         self.setVisible(False)

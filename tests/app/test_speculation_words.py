@@ -16,6 +16,7 @@ from app.chat.transcript.stats import SHARES, describe, explain
 from app.chat.transcript.text.blocks import TextView
 from app.chat.transcript.text.tint import TintRun, run_at, who
 from app.history.records import AnswerStats, StoredMessage, TextSpan
+from app.theme.sheet import apply
 from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.decoding.speculation.technique import drafting
@@ -127,6 +128,52 @@ def test_the_legend_shows_while_words_are_tinted(qtbot, page, theme) -> None:
     page.set_tint(False)
     assert page.legend.isHidden()
     assert not page.header.tint.isChecked()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+@pytest.mark.parametrize("place", ["short", "end", "middle", "top"])
+def test_the_text_stays_where_it_is_when_the_legend_comes(qtbot, qapp, page, theme, place: str, scale: float) -> None:
+    apply(theme, qapp)
+    theme.set_scale(scale)
+    try:
+        view, count = page.transcript, 2 if place == "short" else 20
+        said = [
+            StoredMessage(f"m{i}", "c", f"m{i - 1}" if i else "", "assistant" if i % 2 else "user", "word " * 60)
+            for i in range(count)
+        ]
+        view.show_path(said if place != "short" else [each._replace(content="word") for each in said], lambda _: (0, 1))
+        bar = view.verticalScrollBar()
+        if place in ("middle", "top"):
+            bar.setValue(bar.maximum() // 2 if place == "middle" else 0)
+        seen = next(item.id for item in said if view.view(item.id) and ys(page, item.id) > 0)
+        settle()
+        before, fits = ys(page, seen), bar.maximum() == 0
+        for on in (True, False, True):
+            page.set_tint(on)
+            settle()
+            assert ys(page, seen) == before, on
+            assert page.legend.isVisible() is on
+        assert fits is (bar.maximum() == 0) is (place == "short"), "nor is there anything to scroll that was not"
+        assert page.legend.height() >= page.legend.heightForWidth(page.legend.width())
+        top = page.legend.mapTo(page, QPoint(0, page.legend.height())).y()
+        assert view.viewport().mapTo(page, QPoint(0, 0)).y() >= top, "it covers nothing"
+        if place == "middle":
+            bar.setValue(0)
+            assert ys(page, "m0") >= top
+    finally:
+        page.set_tint(False)
+        theme.set_scale(1.0)
+
+
+def ys(page: ChatPage, message: str) -> int:
+    """Where a message begins, in pixels below the page's top."""
+    return page.transcript.view(message).mapTo(page, QPoint(0, 0)).y()
+
+
+def settle() -> None:
+    for _ in range(3):
+        QApplication.sendPostedEvents()
+        QApplication.processEvents()
 
 
 def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from PySide6.QtCore import QRect, Qt, Signal
+from PySide6.QtCore import QEvent, QRect, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
@@ -30,6 +30,7 @@ COLUMN_PX = 820
 """The most that the column is wide at the usual text size, and at smaller ones."""
 SIDE_PX = 24
 TOP_PX = 20
+"""Above the first message and below the last one; above it more with larger text, as the line there needs."""
 NEAR = 1.0
 """Messages within this many viewport heights of what is seen have widgets."""
 FAR = 3.0
@@ -78,6 +79,9 @@ class Transcript(QScrollArea):
         self._syncing = False
         self._marks = FoundMarks(self._items)
         self._bar: QWidget | None = None
+        self._head: QWidget | None = None
+        self._head_px = 0
+        """Height of the line above the text, while that is shown."""
         named(self, frameShape=QFrame.Shape.NoFrame, horizontalScrollBarPolicy=Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         named(self, "transcript", title=tr("Conversation"))
         self._page = named(QWidget(), "transcript-page")
@@ -195,6 +199,30 @@ class Transcript(QScrollArea):
         item = self._items.first_below(self.verticalScrollBar().value())
         return item.message.id if item is not None else ""
 
+    def set_head(self, head: QWidget) -> None:
+        """A line above the text, as high as its words want. The text stays where it is when the line comes or goes."""
+        self._head = head
+        self.place_head()
+
+    def place_head(self) -> None:
+        """The line above the text came, went or has other words."""
+        if self._head is None or self._syncing:
+            return
+        room, shown = self.contentsRect(), not self._head.isHidden()
+        height = self._head.heightForWidth(room.width()) if shown else 0
+        self._head.setGeometry(room.x(), room.y(), room.width(), height)
+        if height == self._head_px:
+            return
+        anchor, lower = self._anchor(), height - self._head_px
+        self._head_px = height
+        self._syncing = True
+        try:
+            self.setViewportMargins(0, height, 0, 0)
+        finally:
+            self._syncing = False
+        self._sync((anchor[0], anchor[1] + lower) if anchor is not None else None)
+        self.place_bar()
+
     def set_bar(self, bar: QWidget) -> None:
         """A bar over the text's top right (left in a mirrored window), as wide as it wants where there is room."""
         self._bar = bar
@@ -206,8 +234,8 @@ class Transcript(QScrollArea):
             return
         left, column = (self._room() - self._column()) // 2, self._column()
         size = self._bar.sizeHint()
-        width = min(size.width(), column)
-        self._bar.setGeometry(mirror(QRect(left + column - width, BAR_PX, width, size.height()), self._room()))
+        width, top = min(size.width(), column), self._head_px + BAR_PX
+        self._bar.setGeometry(mirror(QRect(left + column - width, top, width, size.height()), self._room()))
         self._bar.raise_()
 
     def set_tint(self, tint: bool) -> None:
@@ -236,8 +264,15 @@ class Transcript(QScrollArea):
             for item in self._items:
                 item.measured = False
                 item.height = estimate(item.message, self._width(item))
+        self.place_head()
         self._sync()
         self.place_bar()
+
+    def event(self, event: QEvent) -> bool:
+        done = super().event(event)
+        if event.type() is QEvent.Type.LayoutRequest:  # the line above the text has other words or another font
+            self.place_head()
+        return done
 
     @property
     def unseen(self) -> str:
@@ -304,13 +339,13 @@ class Transcript(QScrollArea):
             self._sync()
             self._marks.mark(item)  # its text was made again
 
-    def _sync(self) -> None:
-        """Make positions, heights and widgets agree. What the reader looks at stays where it is."""
+    def _sync(self, anchor: tuple[TranscriptItem, int] | None = None) -> None:
+        """Make positions, heights and widgets agree. What the reader looks at stays where it is, or ``anchor`` does."""
         if self._syncing:
             return
         self._syncing = True
         try:
-            anchor = self._anchor()
+            anchor = anchor or self._anchor()
             self._place(anchor)
             for _ in range(5):  # building widgets replaces estimates, which may bring others into sight
                 changed = self._build_near()
@@ -327,7 +362,7 @@ class Transcript(QScrollArea):
         below = 0 if self._stick else bar.maximum() - bar.value()
         self._news = self._news and below > 0
         self._to_end.show_for(below, self._news)
-        self._to_end.place(self.viewport().width(), self.viewport().height())
+        self._to_end.place(self.viewport().width(), self._head_px + self.viewport().height())
 
     def _anchor(self) -> tuple[TranscriptItem, int] | None:
         """The first message in sight and how far its top lies above the viewport's; None to follow the end."""
@@ -338,7 +373,8 @@ class Transcript(QScrollArea):
         return (item, value - item.top) if item is not None else None
 
     def _place(self, anchor: tuple[TranscriptItem, int] | None) -> None:
-        y = TOP_PX
+        pad = max(TOP_PX, self._theme.px(TOP_PX))
+        y = max(0, pad - self._head_px)  # the line above the text stands in this room first
         left, width = (self._room() - self._column()) // 2, self._column()
         hidden = self._items.hidden
         for index, item in enumerate(self._items):
@@ -350,7 +386,8 @@ class Transcript(QScrollArea):
                 break
             item.left, item.top = left, y
             y += item.height
-        self._page.resize(self.viewport().width(), max(y + TOP_PX, self.viewport().height()))
+        higher = max(0, self._head_px - pad) if len(self._items) else 0
+        self._page.resize(self.viewport().width(), max(y + TOP_PX, self.viewport().height() + higher))
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum() if anchor is None else anchor[0].top + anchor[1])
         for item in self._items:
