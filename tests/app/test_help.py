@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QFontMetrics
@@ -161,6 +163,29 @@ def test_links_lead_to_pages_and_papers(qtbot, theme, folder, monkeypatch):
     assert page.search_field.text() == ""
     page.text.anchorClicked.emit(QUrl("#nowhere"))
     assert page.topics.currentItem().text() == "Removing it"
+
+
+def test_it_begins_with_a_short_page_that_leads_to_what_people_look_for(qtbot, qapp, theme):
+    apply(theme, qapp)
+    page = HelpPage(docs_dir(), theme)
+    qtbot.addWidget(page)
+    page.resize(800, 600)
+    page.show()
+    assert page.topics.currentItem().text() == "Where to begin"
+    QApplication.processEvents()
+    assert page.text.verticalScrollBar().maximum() == 0, "it is seen at a glance"
+    led = []
+    for link in re.findall(r'<a href="([^"]*)"', page.text.toHtml()):
+        page.text.anchorClicked.emit(QUrl(link))
+        led.append(page.topics.currentItem().text())
+        page.open(page.pages[0])
+    assert led == [
+        "Finding and downloading models",
+        "Documents",
+        "Keyboard shortcuts and the command palette",
+        "The server in the window",
+        "Why this speed?",
+    ]
 
 
 def test_missing_help_says_where_it_was_looked_for(qtbot, theme, tmp_path):
