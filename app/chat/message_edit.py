@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.chat import pictures
 from app.chat.transcript.text.wrapping import wrap_mode
-from app.dropped import files_in
+from app.dropped import accept_copy, files_in
 from app.language import tr
 from app.texts.exact import ExactTextEdit, text_of
 from app.theme.widgets import named
@@ -89,6 +89,23 @@ class MessageEdit(ExactTextEdit):
         if source.hasText():
             self.setWordWrapMode(wrap_mode(text))
         super().insertFromMimeData(source)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        super().dragEnterEvent(event)
+        self._keep_file(event)
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:
+        super().dragMoveEvent(event)
+        self._keep_file(event)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        super().dropEvent(event)
+        self._keep_file(event)
+
+    def _keep_file(self, event: QDropEvent) -> None:
+        """A file or a picture is copied; text may be moved from place to place."""
+        if event.isAccepted() and (files_in(event.mimeData()) or pictures.in_mime(event.mimeData())):
+            accept_copy(event)
 
     def refuse(self, chars: int) -> None:
         self.refused.emit(

@@ -32,7 +32,7 @@ from app.chat.transcript.actions import MessageActions
 from app.chat.transcript.shown import ShownBranch
 from app.chat.transcript.transcript import Transcript
 from app.chat.welcome import CHOOSE, WelcomeView
-from app.dropped import files_in
+from app.dropped import accept_copy, files_in
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
 from app.models.state.loads import ModelLoads
@@ -206,11 +206,11 @@ class ChatPage(FocusFirst):
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Files and pictures can be dropped anywhere on the page."""
         if files_in(event.mimeData()) or in_mime(event.mimeData()):
-            event.acceptProposedAction()
+            accept_copy(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
         if self.composer.take_mime(event.mimeData()):
-            event.acceptProposedAction()
+            accept_copy(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

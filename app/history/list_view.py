@@ -7,7 +7,7 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QAbstractItemView, QListView, QWidget
 
-from app.dropped import files_in
+from app.dropped import accept_copy, files_in
 from app.history.chat_list import MIME, ChatListModel
 from app.history.delegate import ChatDelegate
 from app.language import tr
@@ -79,23 +79,28 @@ class ChatListView(QListView):
         self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if over else Qt.CursorShape.ArrowCursor)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if event.mimeData().hasFormat(MIME) or files_in(event.mimeData()):
+        if event.mimeData().hasFormat(MIME):
             event.acceptProposedAction()
+        elif files_in(event.mimeData()):
+            accept_copy(event)
         else:
             event.ignore()
 
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
         super().dragMoveEvent(event)  # which scrolls near the edges
         index = self.indexAt(event.position().toPoint())
-        if event.mimeData().hasFormat(MIME):
+        chat = event.mimeData().hasFormat(MIME)
+        if chat:
             allowed = self._model.target(index) is not None
         else:
             allowed = bool(self._folder_at(index) and files_in(event.mimeData()))
         self._show_drop(index.row() if allowed else -1)
-        if allowed:
+        if not allowed:
+            event.ignore()
+        elif chat:
             event.acceptProposedAction()
         else:
-            event.ignore()
+            accept_copy(event)
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
         self._show_drop(-1)
@@ -110,7 +115,7 @@ class ChatListView(QListView):
             event.acceptProposedAction()
             self.dropped.emit(chat, target)
         elif folder and (files := files_in(event.mimeData())):
-            event.acceptProposedAction()
+            accept_copy(event)
             self.filed.emit(folder, files)
         self.stopAutoScroll()
         self.setState(self.State.NoState)

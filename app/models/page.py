@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import model_dialog
+from app.dropped import accept_copy
 from app.language import tr
 from app.models import words
 from app.models.details import DetailsView
@@ -203,10 +204,10 @@ class ModelsPage(FocusFirst):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):
-            event.acceptProposedAction()
+            accept_copy(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        event.acceptProposedAction()
+        accept_copy(event)
         self._say("")
         for url in event.mimeData().urls():
             if url.isLocalFile():

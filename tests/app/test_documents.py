@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QPointF, Qt
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
+from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt
+from PySide6.QtGui import QDragEnterEvent, QDragMoveEvent, QDropEvent
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton, QWidget
 
 from app import language
 from app.chat.attached import NO_ROOM as NO_ROOM_CHIP
@@ -150,6 +150,52 @@ def test_a_long_paste_is_a_document_and_a_click_makes_it_text(qtbot, composer: C
     qtbot.mouseClick(composer.documents.findChild(QPushButton, "document-text"), Qt.MouseButton.LeftButton)
     assert composer.text == f"before {text}after"
     assert composer.documents.isHidden()
+
+
+def drop_with_the_mouse(at: QWidget, source: QMimeData, held: Qt.KeyboardModifier) -> Qt.DropAction:
+    """Drag to the middle of a widget, move there and drop, as the desktop tells the window; what was done then.
+
+    With Shift ``held`` a desktop proposes to move the file."""
+    handle = at.window().windowHandle()
+    place = at.mapTo(at.window(), at.rect().center())
+    both = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
+    how = (both, source, Qt.MouseButton.LeftButton, held)
+    entered, moved, dropped = (
+        QDragEnterEvent(place, *how),
+        QDragMoveEvent(place, *how),
+        QDropEvent(QPointF(place), *how),
+    )
+    QApplication.sendEvent(handle, entered)
+    assert entered.isAccepted(), at
+    moved.setDropAction(entered.dropAction())  # Qt hands on what was said last
+    moved.accept()
+    QApplication.sendEvent(handle, moved)
+    assert moved.isAccepted(), at
+    QApplication.sendEvent(handle, dropped)
+    assert dropped.isAccepted(), at
+    return dropped.dropAction()
+
+
+@pytest.mark.parametrize("held", [Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.ShiftModifier])
+def test_a_document_lands_in_the_composer_wherever_it_is_dropped(qtbot, start, note: Path, held) -> None:
+    program = start(opened=True)
+    chat = program.chat
+    answer(program, qtbot, "Show me code")
+    chat.finding.begin()
+    chat.toggle_tint()
+    view = chat.transcript.views[-1]
+    places = {
+        "page": chat, "header": chat.header, "legend": chat.legend, "viewport": chat.transcript.viewport(),
+        "text": view.blocks[0].viewport(), "message": view, "field": chat.composer.edit.viewport(),
+        "composer": chat.composer, "button": chat.composer.attach,
+    }  # fmt: skip
+    for name, place in places.items():
+        done = drop_with_the_mouse(place, mime(note, text=str(note)), held)
+        assert done == Qt.DropAction.CopyAction, f"{name}: a file that is read is not moved away"
+        read(qtbot, chat.composer)
+        assert [each.document.name for each in chat.composer.documents.attached] == ["note.txt"], name
+        assert chat.composer.text == "", f"{name}: nor does its path become text"
+        chat.composer.clear()
 
 
 def test_a_document_reaches_the_prompt_before_the_question(qtbot, start, note: Path) -> None:

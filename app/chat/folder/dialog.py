@@ -15,7 +15,7 @@ from app.chat.session.tokens import DocumentTokens
 from app.documents.plan import planned
 from app.documents.reading import KINDS
 from app.documents.records import counted, kind_of, size_of
-from app.dropped import files_in
+from app.dropped import accept_copy, files_in
 from app.history.records import Folder, FolderDocument
 from app.history.store import HistoryStore
 from app.language import plural, tr
@@ -87,10 +87,10 @@ class FolderDocumentsDialog(QDialog):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if files_in(event.mimeData()):
-            event.acceptProposedAction()
+            accept_copy(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        event.acceptProposedAction()
+        accept_copy(event)
         self.add(files_in(event.mimeData()))
 
     # --- inside ----------------------------------------------------------------------------------------------------
