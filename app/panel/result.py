@@ -16,11 +16,12 @@ from app.theme.widgets import fill, keep_place, named, tip
 from engine.protocol import Compared, CompareProgress, OptionSpec, Value
 
 _CELL_PX, _EMPTY_PX, _ICON_PX = 82, 36, 14
+"""Width with room for a figure, width where none ever comes, and the side of the button's picture."""
 MEASURE = tr("Run an A/B test on the last prompt of this chat.")
 
 
 class ResultCell(QWidget):
-    """Lies in the row's middle column, flush right; until there is a figure the name has most of its room.
+    """Lies in the row's middle column, flush right, with room for a figure: neither the name nor a row moves for one.
 
     ``requested`` comes from the person: to measure, or while it measures, to stop.
     ``detail`` says the same in sentences; the row shows it while it is unfolded.
@@ -91,14 +92,9 @@ class ResultCell(QWidget):
         self._icon = ""  # to be painted again
         self._refresh_button()
 
-    @property
-    def measured_px(self) -> int:
-        """The cell's width with a figure in it."""
-        return self._theme.px(_CELL_PX)
-
     def _fit(self) -> None:
-        measured = self._result is not None or self._progress is not None
-        self.setFixedWidth(self.measured_px if measured else self._theme.px(_EMPTY_PX))
+        never = self._spec.measure.metric.elsewhere
+        self.setFixedWidth(self._theme.px(_EMPTY_PX if never else _CELL_PX))
 
     def _stale(self) -> str:
         """Say which value the result was measured with, if the switch has been set to something else since."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.language import known, tr
@@ -163,28 +163,10 @@ class OptionRow(QWidget):
         self._paper.setText(paper(self._spec))
         self._fit_cell()
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._reserve()
-
-    def event(self, event: QEvent) -> bool:
-        done = super().event(event)
-        if event.type() == QEvent.Type.LayoutRequest:  # a label of the row has another size
-            self._reserve()
-        return done
-
     def _fit_cell(self) -> None:
         column = self._theme.px(CONTROL_PX)
         self._cell.setFixedWidth(self._control.sizeHint().width() if not self._reason.isHidden() else column)
-        self._reserve()
-
-    def _reserve(self) -> None:
-        """Reserve the height with a figure, which leaves the name less room: no row below moves when one comes."""
-        needed = 0
-        if self._reason.isHidden() and not self._spec.measure.metric.elsewhere:
-            others = self._cell.minimumWidth() + self.result.measured_px + 2 * self._line.spacing()
-            needed = self._block.totalHeightForWidth(self.width() - others)
-        self._columns.setMinimumHeight(max(self._theme.px(ROW_PX), needed + 2 * AIR_PX))
+        self._columns.setMinimumHeight(self._theme.px(ROW_PX))
 
     def _lay_out(self) -> None:
         column = self._column = QVBoxLayout(self)
@@ -208,7 +190,7 @@ class OptionRow(QWidget):
         fill(column, self._caption, self._paper)
 
     def _fill_name_block(self) -> None:
-        block = self._block = QVBoxLayout(self._name_block)
+        block = QVBoxLayout(self._name_block)
         fill(block, 1, self._name, margins=0, spacing=0)
         self._links = QWidget()
         self._links.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)

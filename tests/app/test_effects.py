@@ -32,7 +32,7 @@ def panel(qtbot, theme, monkeypatch) -> OptimisationPanel:
     qtbot.addWidget(panel)
     panel.set_catalogue([switch(), choice(), number()])
     panel.set_measurable("")
-    panel.resize(340, 800)
+    panel.resize(PANEL_WIDTH, 800)
     panel.show()
     monkeypatch.setattr(panel.row("speculation").parentWidget(), "underMouse", lambda: False)
     return panel

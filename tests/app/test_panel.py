@@ -12,7 +12,9 @@ from app.panel.controls import value_title
 from app.panel.panel import NO_PROMPT, OptimisationPanel
 from app.panel.row import OptionRow
 from app.panel.words import badge_of, event_label, explanation
+from app.theme.sheet import apply
 from app.theme.widgets import Toggle
+from app.window.sides import PANEL_WIDTH
 from app.window.wirings.measure import compare_values
 from engine import catalogue
 from engine.protocol import CompareProgress, Cost
@@ -238,11 +240,11 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
     theme.set_scale(scale)
     panel.set_catalogue(catalogue.state(catalogue.defaults(), frozenset(["several layers", "kinds"])))
     panel.show_all(True)
-    panel.resize(theme.px(340), 900)
+    panel.resize(theme.px(PANEL_WIDTH), 900)
 
     def heights() -> dict:
         settle(qapp)
-        return {key: row.geometry() for key, row in panel._rows.items() if row.isVisible()}
+        return {key: (row.geometry(), row._name.geometry()) for key, row in panel._rows.items() if row.isVisible()}
 
     before = heights()
     measurable = [
@@ -260,6 +262,24 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
     panel.show_cost_running("kv_kind", True)
     panel.show_cost("kv_kind", Cost(id="1", tokens=600, exact=3.1, present=3.2, divergence=0.01, setting="4-bit"))
     assert heights() == before
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_rows_are_as_high_as_each_other(panel, qapp, theme, scale):
+    """Those whose name is one line; no row has room for words that it does not have."""
+    apply(theme, qapp)
+    theme.set_scale(scale)
+    panel.set_catalogue(catalogue.state(catalogue.defaults(), frozenset(["several layers", "kinds"])))
+    panel.show_all(True)
+    panel.resize(theme.px(PANEL_WIDTH), 900)
+    settle(qapp)
+    try:
+        rows = [row for row in panel._rows.values() if row.isVisible() and row._cell.isVisible()]
+        lines = [round(row._name.height() / row._name.fontMetrics().lineSpacing()) for row in rows]
+        assert len({row._columns.height() for row, each in zip(rows, lines, strict=True) if each == 1}) == 1
+        assert lines.count(1) > 4 * (len(rows) - lines.count(1))
+    finally:
+        theme.set_scale(1.0)
 
 
 def test_a_badge_is_as_wide_as_its_frame_from_the_first(panel, qapp):
