@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 from app.gpu.card import Buttons
 from app.gpu.words import Button
 from app.language import tr
+from app.models.state import getting
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import ElidedLabel, FillBar, caption, clear, fill, keep_place, named, show_badge, tip
@@ -86,9 +87,16 @@ class ModelLine(QWidget):
             if not button.objectName():  # taken out just now
                 continue
             button.setAccessibleName(f"{button.text()}: {line.name}")
-            button.setMinimumWidth(self._theme.px(_BUTTON_PX) if len(line.buttons) == 1 else 0)
+            button.setMinimumWidth(self._width(button) if len(line.buttons) == 1 else 0)
             button.show()  # what is added to a layout is else shown, and counted, in the next turn of the event loop
         self.setAccessibleName(f"{line.name}, {line.size}. {line.about}")
+
+    def _width(self, button: QPushButton) -> int:
+        """Pixels across of a button that stands alone: room for the longest title that one can have."""
+        button.ensurePolished()  # else it is measured without its style
+        metrics, frame = button.fontMetrics(), button.sizeHint().width()
+        again, shown = (metrics.size(0, text).width() for text in (getting.AGAIN, button.text()))
+        return max(self._theme.px(_BUTTON_PX), frame + again - shown)
 
     def show_sentence(self, shown: bool) -> None:
         """Show the sentence about the model, or hide it for want of room; of a failure one line is always shown."""

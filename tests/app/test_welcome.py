@@ -227,6 +227,16 @@ def test_where_no_model_is_some_are_offered(qtbot, page: ChatPage) -> None:
     assert not welcome.get.isVisible()
 
 
+def test_verdicts_stand_below_each_other_with_a_longer_title_too(qtbot, page: ChatPage, monkeypatch) -> None:
+    monkeypatch.setattr("app.models.state.getting.AGAIN", "Erneut versuchen, bitte")
+    load(qtbot, page, BUNDLED)
+    page.welcome.show_first(True)
+    again = (Button("get", "Erneut versuchen, bitte"),)
+    page.welcome.show_models([offer("a"), offer("b", about="No.", buttons=again, failed=True), offer("c")], True)
+    QApplication.processEvents()
+    assert len({line.badge.geometry().right() for line in page.welcome.get.lines}) == 1
+
+
 def test_what_is_offered_fits_a_small_page(qtbot, page: ChatPage) -> None:
     load(qtbot, page, BUNDLED)
     page.welcome.show_first(True)
