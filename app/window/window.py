@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent, QShowEvent
+from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeyEvent, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QStackedWidget, QToolButton, QVBoxLayout, QWidget
 
 from app.cache.view import CacheView
@@ -85,7 +85,7 @@ class MainWindow(QWidget):
         self.presence = Presence(self)
         self._was_painted = False
         self.setWindowTitle("Kvasir")
-        named(self, "window", surface="panel")
+        named(self, "window", surface="panel", acceptDrops=True)
         titles = [tr("Chat"), tr("Models"), tr("Lab"), tr("Server"), tr("Help"), tr("Settings")]
         self.bar = TopBar(titles, selector, theme)
         self.bar.page_chosen.connect(self.show_page)
@@ -177,6 +177,14 @@ class MainWindow(QWidget):
                 self.chat.stop()
         else:
             super().keyPressEvent(event)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """What is dropped next to the chat belongs to the message, too."""
+        if self.page == self.CHAT:
+            self.chat.dragEnterEvent(event)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        self.chat.dropEvent(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if not self.presence.allows():

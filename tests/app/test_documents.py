@@ -179,7 +179,7 @@ def drop_with_the_mouse(at: QWidget, source: QMimeData, held: Qt.KeyboardModifie
 @pytest.mark.parametrize("held", [Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.ShiftModifier])
 def test_a_document_lands_in_the_composer_wherever_it_is_dropped(qtbot, start, note: Path, held) -> None:
     program = start(opened=True)
-    chat = program.chat
+    chat, window = program.chat, program.window
     answer(program, qtbot, "Show me code")
     chat.finding.begin()
     chat.toggle_tint()
@@ -187,7 +187,8 @@ def test_a_document_lands_in_the_composer_wherever_it_is_dropped(qtbot, start, n
     places = {
         "page": chat, "header": chat.header, "legend": chat.legend, "viewport": chat.transcript.viewport(),
         "text": view.blocks[0].viewport(), "message": view, "field": chat.composer.edit.viewport(),
-        "composer": chat.composer, "button": chat.composer.attach,
+        "composer": chat.composer, "button": chat.composer.attach, "title row": window.bar, "panel": window.panel,
+        "plots": window.plots,
     }  # fmt: skip
     for name, place in places.items():
         done = drop_with_the_mouse(place, mime(note, text=str(note)), held)
@@ -196,6 +197,16 @@ def test_a_document_lands_in_the_composer_wherever_it_is_dropped(qtbot, start, n
         assert [each.document.name for each in chat.composer.documents.attached] == ["note.txt"], name
         assert chat.composer.text == "", f"{name}: nor does its path become text"
         chat.composer.clear()
+
+
+def test_another_page_takes_no_documents(qtbot, start, note: Path) -> None:
+    window = start().window
+    window.show_page(window.HELP)
+    place = window.bar.mapTo(window, window.bar.rect().center())
+    how = (Qt.DropAction.CopyAction, mime(note), Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    entered = QDragEnterEvent(place, *how)
+    QApplication.sendEvent(window.windowHandle(), entered)
+    assert not entered.isAccepted(), "the mouse shows it before anything is dropped"
 
 
 def test_a_document_reaches_the_prompt_before_the_question(qtbot, start, note: Path) -> None:
