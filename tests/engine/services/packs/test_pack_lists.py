@@ -100,7 +100,7 @@ def test_our_lists_hold_what_an_engine_needs() -> None:
         assert pack.disk_bytes > pack.download_bytes > 10**9
         names = {wheel.name.lower().replace("_", "-") for wheel in pack.wheels}
         # The window's, and those of who looks for models, fetches them and writes them in another format.
-        window = {"pyside6-essentials", "markdown-it-py", "pygments", "ziamath"}
+        window = {"pyside6-essentials", "markdown-it-py", "pygments", "ziamath", "jeepney", "python-xlib"}
         window |= {"beautifulsoup4", "markdownify", "mammoth", "pypdfium2", "charset-normalizer"}
         programs = window | {"huggingface-hub", "socksio", "keyring", "gguf"}
         needed = {name.lower() for name in wanted} - programs
