@@ -69,17 +69,18 @@ def read_history(file: Path) -> list[Message]:
 
 @dataclass(frozen=True)
 class Answered:
-    """Seconds on the monotonic clock of this machine; ``taken`` is when the question went off."""
+    """Seconds on the monotonic clock of this machine; ``asked`` is when the engine got the question, which may have
+    waited for its model until then."""
 
     answer: Message
-    taken: float
+    asked: float
     finished: float
 
     @property
     def first_word(self) -> float:
         """By what the engine measured from the question on; the end where it says nothing."""
         timings = json.loads(self.answer.stats).get("timings") or {}
-        return min(self.finished, self.taken + timings["ttft_ms"] / 1000) if "ttft_ms" in timings else self.finished
+        return min(self.finished, self.asked + timings["ttft_ms"] / 1000) if "ttft_ms" in timings else self.finished
 
 
 class Talk:
@@ -128,7 +129,8 @@ class Talk:
             if not taken:
                 self.screen.key("Return")  # the window takes it once the model is loaded
             if taken and len(new) > 1 and new[-1].state != "streaming":
-                return Answered(new[-1], taken, time.monotonic())
+                now = time.monotonic()
+                return Answered(new[-1], now - (time.time() - new[-1].created), now)
             if not self.running.alive:
                 raise RuntimeError(f"the program ended while it was asked: {self.running.err}")
             time.sleep(POLL_S)

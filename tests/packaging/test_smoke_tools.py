@@ -192,8 +192,8 @@ def test_a_chat_is_read_while_it_is_written(tmp_path: Path) -> None:
 
 def test_the_first_word_is_when_the_engine_says_it_was() -> None:
     answer = dialogue.Message("assistant", "x", "complete", '{"timings": {"ttft_ms": 500.0}}', 0.0)
-    assert dialogue.Answered(answer, taken=10.0, finished=12.0).first_word == 10.5
-    assert dialogue.Answered(answer._replace(stats="{}"), taken=10.0, finished=12.0).first_word == 12.0
+    assert dialogue.Answered(answer, asked=10.0, finished=12.0).first_word == 10.5
+    assert dialogue.Answered(answer._replace(stats="{}"), asked=10.0, finished=12.0).first_word == 12.0
 
 
 @pytest.mark.parametrize(
