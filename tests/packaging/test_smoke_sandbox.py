@@ -17,6 +17,7 @@ from smoke.sandbox import UID, Bind, Sandbox
 from smoke.screen import SIZE, Screen
 
 from app import preflight
+from tests.kit.interrupts import interruptible
 
 SECONDS = 60.0
 """The longest wait for a program that has nothing to do."""
@@ -190,11 +191,8 @@ def test_another_program_of_this_machine_can_enter_the_network(here: Sandbox) ->
     [("exit 3", 3), ("exit 130", 130), ("kill -INT $$", -2), ("kill -KILL $$", -9), ("exit 137", 137)],
 )
 def test_an_exit_code_is_not_a_signal(here: Sandbox, script: str, code: int) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # else ignored below what runs in the background
-    try:
+    with interruptible():
         done = sh(here, f"echo out; echo err >&2; {script}")
-    finally:
-        signal.signal(signal.SIGINT, before)
     assert (done.code, done.out, done.err, done.text, done.left) == (code, "out\n", "err\n", "out\nerr\n", [])
 
 

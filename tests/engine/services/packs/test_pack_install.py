@@ -14,6 +14,7 @@ import pytest
 
 from engine.protocol.gpu import PackProgress, decode_pack_report
 from tests.engine.services.packs.packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
+from tests.kit.interrupts import interruptible
 
 
 def wait_for(happened: Callable[[], bool], what: str) -> None:
@@ -129,7 +130,8 @@ def test_ended_while_downloading_and_finished_later(kvasir: Kvasir, server: Serv
             go_on.wait(300)
 
     server.gate = hold
-    process = kvasir.start("install", "--json")
+    with interruptible():
+        process = kvasir.start("install", "--json")
     assert reached.wait(300)
     (part,) = kvasir.packs.glob("*.part/wheels/torch*.incomplete")
     wait_for(lambda: part.stat().st_size >= 1 << 19, "the first bytes on the disk")
