@@ -15,7 +15,7 @@ from typing import Any
 from jeepney import DBusAddress, HeaderFields, MatchRule, Message, MessageType, message_bus, new_method_call
 from jeepney.auth import AuthenticationError
 from jeepney.io.blocking import DBusConnection, open_dbus_connection
-from PySide6.QtCore import QObject, QSocketNotifier
+from PySide6.QtCore import QObject
 
 from app.language import tr
 from app.quick.keysyms import keysym_name
@@ -57,7 +57,6 @@ class PortalShortcut(GlobalShortcut):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._bus: DBusConnection | None = None
-        self._notifier: QSocketNotifier | None = None
         self._serials = count(1000)
         self._replies: dict[int, Callable[[Message], object]] = {}
         """What takes the answer to the call of that serial."""
@@ -85,8 +84,7 @@ class PortalShortcut(GlobalShortcut):
     def _ask(self) -> None:
         """Ask for a session, whose shortcut is bound when it is there."""
         assert self._bus is not None
-        self._notifier = QSocketNotifier(self._bus.sock.fileno(), QSocketNotifier.Type.Read, self)
-        self._notifier.activated.connect(self._read)
+        self._listen(self._bus.sock.fileno(), self._read)
         rules = [MatchRule(type="signal", sender=SERVICE, interface=of, member=name) for of, name in _SIGNALS]
         owner = MatchRule(type="signal", sender=BUS, interface=BUS, member="NameOwnerChanged")
         owner.add_arg_condition(0, SERVICE)
@@ -101,10 +99,7 @@ class PortalShortcut(GlobalShortcut):
         )
 
     def close_down(self) -> None:
-        if self._notifier is not None:
-            self._notifier.setEnabled(False)
-            self._notifier.deleteLater()
-            self._notifier = None
+        self._stop_listening()
         bus, self._bus = self._bus, None
         if bus is not None:
             bus.close()  # its sessions end with it

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, QSocketNotifier, Qt, Signal
 from PySide6.QtGui import QKeySequence
 
 from app.language import tr
@@ -47,6 +48,7 @@ class GlobalShortcut(QObject):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._sentence = ""
+        self._notifier: QSocketNotifier | None = None
 
     @property
     def sentence(self) -> str:
@@ -59,6 +61,17 @@ class GlobalShortcut(QObject):
 
     def close_down(self) -> None:
         """Give the keys back, before the program ends."""
+
+    def _listen(self, descriptor: int, read: Callable[[], object]) -> None:
+        """Call ``read`` whenever something has come there."""
+        self._notifier = QSocketNotifier(descriptor, QSocketNotifier.Type.Read, self)
+        self._notifier.activated.connect(read)
+
+    def _stop_listening(self) -> None:
+        if self._notifier is not None:
+            self._notifier.setEnabled(False)
+            self._notifier.deleteLater()
+            self._notifier = None
 
     def _say(self, sentence: str) -> None:
         if sentence != self._sentence:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QCursor, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 
 from app.chat.composer import PLACEHOLDER
 from app.chat.message_edit import MessageEdit
+from app.chat.page import ChatPage
 from app.chat.transcript.shown import ShownBranch
 from app.chat.transcript.transcript import Transcript
 from app.language import tr
@@ -17,7 +18,6 @@ from app.theme.room import room_of
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import caption, fill, named, say, tip
-from app.window.window import MainWindow
 
 WIDTH_PX, HEIGHT_PX = 640, 520
 """At the usual text size; the height with an answer."""
@@ -27,16 +27,17 @@ _IN_MAIN = ("edit", "begin", "branches", "overflow", "compare", "learn")
 
 
 class QuickChat(QFrame):
-    """Asks in the session of the chat page, whose chat on screen it shows while that is one of its own.
+    """Asks in the session of ``page``, whose chat on screen it shows while that is one of its own.
 
-    Each opening begins a chat, but while the last one's answer is being written. ``window``: the main one, where a chat
-    is continued with everything that this one lacks.
+    Each opening begins a chat, but while the last one's answer is being written.
     """
 
-    def __init__(self, window: MainWindow, theme: Theme) -> None:
+    main_asked = Signal()
+    """The page is to be shown in front, where a chat is continued with everything that this window lacks."""
+
+    def __init__(self, page: ChatPage, theme: Theme) -> None:
         super().__init__()
-        self._main, self._page, self._theme = window, window.chat, theme
-        page = window.chat
+        self._page, self._theme = page, theme
         self._chat = ""
         """The id of the chat that was begun here last."""
         self._up = False
@@ -127,8 +128,7 @@ class QuickChat(QFrame):
         text, own = self.edit.toPlainText(), self.own
         self.edit.clear()
         self.put_away()
-        self._main.presence.to_front()
-        self._main.show_page(MainWindow.CHAT)
+        self.main_asked.emit()
         if not own:
             self._page.new_chat()
         if text:
@@ -180,6 +180,8 @@ class QuickChat(QFrame):
         own, (reason, queues) = self.own, self._page.sending.apart(not self.own)
         if self._shown.watched != (own and self._up):
             self._shown.watch(not self._shown.watched)
+        if not self._up:
+            return
         stops = own and self._page.streaming
         title = tr("Stop") if stops else tr("Send")
         if self.button.text() != title:

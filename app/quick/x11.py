@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from PySide6.QtCore import QObject, QSocketNotifier
+from PySide6.QtCore import QObject
 from Xlib import XK, X
 from Xlib.display import Display
 from Xlib.error import BadAccess, CatchError, ConnectionClosedError, DisplayError
@@ -27,7 +27,6 @@ class X11Shortcut(GlobalShortcut):
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._display: Display | None = None
-        self._notifier: QSocketNotifier | None = None
         self._keys = ""
         self._released_ms = -1
         """The server's time at which the key was let go last."""
@@ -44,16 +43,12 @@ class X11Shortcut(GlobalShortcut):
             log.warning("no connection to the display for keys of the desktop: %s", error)
             self._say(f"{tr('Kvasir cannot reach the display to set a global shortcut.')} {BIND}")
             return
-        self._notifier = QSocketNotifier(self._display.fileno(), QSocketNotifier.Type.Read, self)
-        self._notifier.activated.connect(self._read)
+        self._listen(self._display.fileno(), self._read)
         self._say(self._grab())
 
     def close_down(self) -> None:
         """Give the keys back: the server takes them from a connection that ends."""
-        if self._notifier is not None:
-            self._notifier.setEnabled(False)
-            self._notifier.deleteLater()
-            self._notifier = None
+        self._stop_listening()
         display, self._display = self._display, None
         if display is not None:
             display.close()

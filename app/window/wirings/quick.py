@@ -51,8 +51,13 @@ class QuickWiring(QObject):
 
     def _made(self) -> QuickChat:
         if self.chat is None:
-            self.chat = QuickChat(self._window, self._theme)
+            self.chat = QuickChat(self._window.chat, self._theme)
+            self.chat.main_asked.connect(self._show_main)
         return self.chat
+
+    def _show_main(self) -> None:
+        self._window.presence.to_front()
+        self._window.show_page(MainWindow.CHAT)
 
     def _hold(self) -> None:
         keys = self._store.settings.quick_keys
