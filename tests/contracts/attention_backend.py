@@ -156,6 +156,19 @@ class AttentionBackendContract(Contract):
         self.compare(cases, AttnSpec(1.0), 1, slack=20.0)
         self.compare(cases, AttnSpec(0.0), 1)
 
+    def test_keys_that_no_row_sees_do_not_matter(self) -> None:
+        """What a page's other slots hold, and keys before every row's window."""
+        cases = self.filled([(40, 1, False), (67, 50, False)], torch.float32)
+        for case in cases:
+            case.k[: case.start - 30] = torch.nan
+            case.v[: case.start - 30] = torch.inf
+        batch, q, kv = place(cases, 1)
+        own = [page * 16 + i for pages in batch.host.pages[0] for page in pages for i in range(16)]
+        free = sorted(set(range(len(kv.k))) - set(own[:41]) - set(own[48 : 48 + 117]))
+        kv.k[free], kv.v[free] = torch.nan, torch.inf
+        o, _ = type(self).backend().attend(q, kv, AttnSpec(0.125, 20), batch)
+        assert bool(o[: sum(case.rows for case in cases)].isfinite().all())
+
     def test_not_a_number_stays_in_its_sequence(self) -> None:
         """A damaged key must not look like a good answer; only rows that see it are hit."""
         for damaged in ("q", "k", "v"):

@@ -92,3 +92,23 @@ INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, int64_
             put_floats(out->pairs[i] + g, some_halves(from, pairs - g < LANES ? pairs - g : LANES));
         }
 }
+
+/* Keys or values of the cache, as Attend describes them. by_channel: each pair of pages has a scale for each channel (KIVI's
+ * keys); floats: codes are those of FP8; wide: numbers become float32, else bfloat16. */
+typedef struct {
+    const uint8_t *codes;
+    const uint16_t *meta;
+    int64_t kv_heads, width, slot, head, bits, by_channel, floats, wide;
+} Side;
+
+INLINE Side keys_of(const Attend *a, int64_t wide) {
+    const int kivi = a->kind == KIVI, fp8 = a->kind == FP8;
+    return (Side){a->k, a->k_meta, a->kv_heads, a->k_width, a->k_slot, a->k_head, a->k_bits, kivi, fp8, wide};
+}
+INLINE Side values_of(const Attend *a, int64_t wide) {
+    return (Side){a->v, a->v_meta, a->kv_heads, a->v_width, a->v_slot, a->v_head, a->v_bits, 0, a->kind == FP8, wide};
+}
+
+/* The float32 numbers of a KV head in page ``page`` of some: tokens ``row`` numbers apart, of a side that is wide. */
+void unpack_head(const Side *side, const Layout *layout, const int32_t *pages, int64_t page, int64_t kv_head, float *out,
+                 int64_t row);

@@ -74,6 +74,22 @@ INLINE Floats every_float(float value) { return value - (Floats){0}; }
 /* Lanes of a where those of mask are -1, and of b where they are 0. */
 INLINE Floats chosen(Ints mask, Floats a, Floats b) { return (Floats)((mask & (Ints)a) | (~mask & (Ints)b)); }
 
+/* The lanes of a and b by turns, in two vectors. */
+INLINE void interleave(Floats a, Floats b, Floats *both) {
+#if defined(__AVX512VNNI__)
+    const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    both[0] = (Floats)_mm512_permutex2var_ps((__m512)a, lower, (__m512)b);
+    both[1] = (Floats)_mm512_permutex2var_ps((__m512)a, _mm512_add_epi32(lower, _mm512_set1_epi32(8)), (__m512)b);
+#elif defined(__AVX2__)
+    const __m256 outer = _mm256_unpacklo_ps((__m256)a, (__m256)b), inner = _mm256_unpackhi_ps((__m256)a, (__m256)b);
+    both[0] = (Floats)_mm256_permute2f128_ps(outer, inner, 0x20);
+    both[1] = (Floats)_mm256_permute2f128_ps(outer, inner, 0x31);
+#else
+    both[0] = (Floats){a[0], b[0], a[1], b[1]};
+    both[1] = (Floats){a[2], b[2], a[3], b[3]};
+#endif
+}
+
 INLINE float sum_of_lanes(Floats values) {
 #if defined(__AVX512VNNI__)
     return _mm512_reduce_add_ps((__m512)values);

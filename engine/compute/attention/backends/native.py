@@ -1,17 +1,18 @@
-"""Attention in Kvasir's native code (native/attention.c): steps whose sequences have a few rows each, on a CPU.
+"""Attention in Kvasir's native code, on a CPU: few rows of a sequence one by one, many rows in tiles.
 
-It reads pages where they lie, keeps weights and sums in float32, and serves decoding and the checking of drafted
-chains; steps that read a prompt go to torch's fused kernels, which are faster for many rows.
+It reads pages where they lie and keeps weights and sums in float32. Drafted chains are few rows (native/attention.c),
+prompts many (native/attention_tiles.c).
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
-from engine.compute.attention.backends.sdpa import SdpaAttention
 from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
@@ -23,16 +24,24 @@ WIDEST, WIDEST_PACKED = 576, 256
 """The widest head of numbers, that of multi-head latent attention, and of codes."""
 
 
+class _Run(NamedTuple):
+    """Rows [begin, end) of sequences that follow each other and have few rows each, or many."""
+
+    begin: int
+    end: int
+    many: bool
+
+
 class NativeAttention(AttentionBackend):
-    """Few rows of each sequence; others through :class:`SdpaAttention`."""
+    """Chains of rows, few or many."""
 
     name = "native"
     captures = True
 
     def __init__(self) -> None:
         self._library, self._absent = find()
-        self._many = SdpaAttention()
         self._rows: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
+        self._runs: PerBatch[list[_Run]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
@@ -49,13 +58,17 @@ class NativeAttention(AttentionBackend):
             return "it knows no drafted trees"
         if problem.shared:
             return "keys that its rows share stay in the processor's cache, which is faster than a second call"
+        if problem.batch_invariant:
+            return "its last bits depend on how many rows of a sequence run together"
+        if problem.spec.softcap is not None:
+            return "it has no softcap"
         k_width, v_width = problem.head_dims
         if problem.kind not in PLAIN_KINDS and problem.kind not in PACKED_KINDS:
             return f"cannot read the KV kind {problem.kind}"
         widest = WIDEST_PACKED if problem.kind in PACKED_KINDS else WIDEST
         if k_width % 32 or v_width % 32 or max(k_width, v_width) > widest:
             return f"it has no heads of {k_width}" + ("" if k_width == v_width else f" and {v_width}")
-        return self._many.declines(problem)
+        return None
 
     def attend(
         self,
@@ -68,16 +81,34 @@ class NativeAttention(AttentionBackend):
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Implements `AttentionBackend.attend`."""
-        if batch.host.max_rows > FEW_ROWS:
-            return self._many.attend(q, kv, spec, batch, group, need_lse, keys)
+        host = batch.host
         assert self._library is not None, "see declines"
         q = q.contiguous()
         shape = (*q.shape[:2], kv.v_dim)
-        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
+        out = q.new_zeros(shape) if q.shape[0] > host.T else q.new_empty(shape)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
-        rows = self._rows_of(batch, spec.window, keys)
-        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse)
+        rows, pages = self._rows_of(batch, spec.window, keys), batch.page_table[group]
+        if host.max_rows <= FEW_ROWS:
+            self._library.attend(q, kv, pages, rows, spec.scale, out, lse)
+            return out, lse
+        for begin, end, many in self._runs_of(batch):
+            part = None if lse is None else lse[begin:]
+            self._library.attend(q[begin:], kv, pages, rows[begin:end], spec.scale, out[begin:], part, many)
         return out, lse
+
+    def _runs_of(self, batch: Batch) -> list[_Run]:
+        """Of all rows of a step, made once for it."""
+        made = self._runs.of(batch)
+        if "all" not in made:
+            starts, runs = batch.host.row_start, list[_Run]()
+            for begin, end in zip(starts, starts[1 : batch.host.S + 1], strict=False):
+                many = end - begin > FEW_ROWS
+                if runs and runs[-1].many == many:
+                    runs[-1] = runs[-1]._replace(end=end)
+                else:
+                    runs.append(_Run(begin, end, many))
+            made["all"] = runs
+        return made["all"]
 
     def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""

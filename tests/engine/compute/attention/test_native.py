@@ -59,9 +59,12 @@ class TestNative(AttentionBackendContract):
             long=[(700, 1)],
             chain=[(300, 5)],
             prompt=[(0, 16)],
+            tiles=[(0, 300)],
+            between_tiles=[(70, 65)],
             mixed=[(5, 1), (20, 3), (257, 1), (10, 16), (0, 2)],
+            few_and_many=[(600, 1), (12, 40), (3, 17), (0, 2), (130, 20)],
         ),
-        "few": shapes_of(mixed=[(600, 1), (12, 4)]),
+        "few": shapes_of(mixed=[(600, 1), (12, 4)], tiles=[(100, 30)]),
         "window": {str(window): window for window in (None, 1, 20, 100, 128, 129)},
         "heads": {str(heads): heads for heads in ((1, 1), (4, 4), (8, 1), (6, 2), (5, 1), (14, 2))},
         "width": {str(width): width for width in (32, 64, 96, 128, 256)},
@@ -75,8 +78,8 @@ class TestNative(AttentionBackendContract):
         heads: tuple[int, int] = (4, 2),
         widths: tuple[int, int | None] = (64, None),
     ) -> list[Case]:
-        few = [(start, min(rows, FEW_ROWS), False) for start, rows, _ in shapes]
-        cases = super().filled(few, torch.bfloat16, heads, widths)
+        chains = [(start, rows, False) for start, rows, _ in shapes]
+        cases = super().filled(chains, torch.bfloat16, heads, widths)
         generator = torch.Generator().manual_seed(1)
         for case in cases if dtype == torch.float32 else ():
             case.q = torch.randn(case.q.shape, generator=generator)
@@ -93,7 +96,8 @@ class TestNative(AttentionBackendContract):
 @examples(20)
 @given(st.data())
 def test_any_range_of_keys(data: st.DataObject) -> None:
-    shapes = data.draw(st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 4)), min_size=1, max_size=4))
+    counts = st.integers(1, 4) | st.integers(FEW_ROWS + 1, 40)
+    shapes = data.draw(st.lists(st.tuples(st.integers(0, 1200), counts), min_size=1, max_size=4))
     cases = cases_of(shapes, seed=data.draw(st.integers(0, 1)))
     rows = sum(case.rows for case in cases)
     ends = st.none() | st.lists(st.integers(0, 1300), min_size=rows, max_size=rows).map(np.array)
@@ -156,13 +160,27 @@ def test_a_row_keeps_its_bits_in_any_company(threads: int) -> None:
 
 
 @runs
-def test_many_rows_go_to_torch() -> None:
-    for need_lse in (False, True):
-        batch, q, kv = place(cases_of([(9, FEW_ROWS + 1), (30, 1)]))
-        o, lse = NativeAttention().attend(q, kv, AttnSpec(0.125), batch, need_lse=need_lse)
-        same, _ = SdpaAttention().attend(q, kv, AttnSpec(0.125), batch, need_lse=need_lse)
-        assert torch.equal(o, same)
-        assert (lse is not None) == need_lse
+def test_a_row_of_a_prompt_keeps_its_bits_in_any_company() -> None:
+    """Cut into other steps, with other texts beside it, with other threads; and near what torch computes."""
+    spec, before = AttnSpec(0.125, 90), torch.get_num_threads()
+    cases = cases_of([(9, FEW_ROWS + 1), (30, 1), (200, 150)], (8, 2))
+    batch, q, kv = place(cases, 1)
+    together, _ = NativeAttention().attend(q, kv, spec, batch)
+    torch_own, _ = SdpaAttention().attend(q, kv, spec, batch)
+    assert bool(((together.double() - torch_own.double()).abs() < 0.02).all())
+    alone_batch, alone_q, alone_kv = place(cases[2:], 3)
+    rows = slice(cases[0].rows + 1, None)
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            alone, _ = NativeAttention().attend(alone_q, alone_kv, spec, alone_batch)
+            assert torch.equal(alone, together[rows])
+    finally:
+        torch.set_num_threads(before)
+    part = Case(240, 40).fill(8, 2, 64, torch.bfloat16, torch.Generator())
+    part.q, part.k, part.v = cases[2].q[40:80], cases[2].k[:280], cases[2].v[:280]
+    batch, q, kv = place([part], 2)
+    assert torch.equal(NativeAttention().attend(q, kv, spec, batch)[0], together[rows][40:80])
 
 
 @runs

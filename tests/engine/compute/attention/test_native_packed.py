@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.compute.attention.backends.native import NativeAttention
+from engine.compute.attention.backends.native import FEW_ROWS, NativeAttention
 from engine.compute.attention.interface import AttnSpec, KeyRange
 from engine.compute.native.library import find
 from tests.engine.compute.attention.attention_cases import Case
@@ -61,7 +61,8 @@ def compare(
 
 @pairs(each_set=at_hand(), kind=KINDS, window=[None, 1, 40, 129], indirect=["each_set"])
 def test_matches_what_the_codes_stand_for(kind: tuple[str, int, int], window: int | None) -> None:
-    for shapes in ([(0, 1)], [(31, 1)], [(127, 1)], [(128, 3)], [(1100, 1)], [(5, 1), (40, 3), (257, 1), (60, 16)]):
+    few: Shapes = [(5, 1), (40, 3), (257, 1), (60, 16)]
+    for shapes in ([(0, 1)], [(31, 1)], [(127, 1)], [(128, 3)], [(1100, 1)], few, [(90, 70)], [(0, 33), *few]):
         for seed in (None, 1):
             compare(cases_of(shapes), kind, AttnSpec(0.125, window), seed)
 
@@ -70,12 +71,14 @@ def test_matches_what_the_codes_stand_for(kind: tuple[str, int, int], window: in
 def test_any_grouping_and_width_of_heads(kind: tuple[str, int, int], width: int) -> None:
     for heads in ((1, 1), (4, 4), (6, 3), (6, 2), (4, 1), (5, 1), (6, 1), (14, 2), (8, 1), (40, 2)):
         compare(cases_of([(150, 1), (62, 4)], heads, width), kind, AttnSpec(width**-0.5), 1)
+        compare(cases_of([(50, 18)], heads, width), kind, AttnSpec(width**-0.5), 1)
 
 
 @examples(30)
 @given(st.sampled_from(KINDS), st.data())
 def test_any_range(kind: tuple[str, int, int], data: st.DataObject) -> None:
-    shapes = data.draw(st.lists(st.tuples(st.integers(0, 600), st.integers(1, 4)), min_size=1, max_size=4))
+    counts = st.integers(1, 4) | st.integers(FEW_ROWS + 1, 40)
+    shapes = data.draw(st.lists(st.tuples(st.integers(0, 600), counts), min_size=1, max_size=4))
     cases = cases_of(shapes)
     rows = sum(case.rows for case in cases)
     ends = st.none() | st.lists(st.integers(0, 640), min_size=rows, max_size=rows).map(np.array)
