@@ -88,6 +88,7 @@ class Interleaving:
         except (RuntimeError, OSError) as failure:
             self._failed.add((name, kind))
             self._absent.append(f"{' '.join(name)}, {kind}: {failure}")
+            say(f"  left out: {self._absent[-1]}")
             return
         after = self._memory()
         for case, seconds in zip(cases, times, strict=True):

@@ -6,6 +6,7 @@ ratios are taken of turns during which memory was equally fast.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -130,7 +131,7 @@ class PeersFigures(msgspec.Struct, frozen=True):
                         [
                             str(case),
                             *(_speed(found.get((case, name))) for name in peaks),
-                            *(self._ratio(found.get((case, name))) for name in others),
+                            *(ratio_cell(found.get((case, name)), self.rounds) for name in others),
                         ]
                     )
                     for case in cases
@@ -144,14 +145,6 @@ class PeersFigures(msgspec.Struct, frozen=True):
             show_line("verify: for the others, as many sequences that share one prompt's keys and values decode")
         show_absent(self.absent)
 
-    def _ratio(self, row: PeerRow | None) -> str:
-        """The ratio, of how many rounds it is, and how fast memory was in them."""
-        if row is None or row.ratio is None:
-            return ""
-        slowest, fastest = (speed / GB for speed in row.memory)
-        counted = f"{row.ratio.pairs} of {self.rounds}" if row.alike else f"all {row.ratio.pairs}, memory not alike,"
-        return f"{row.ratio}, {counted} at {slowest:.0f}-{fastest:.0f} GB/s"
-
 
 def _speed(row: PeerRow | None) -> str:
     if row is None:
@@ -160,10 +153,19 @@ def _speed(row: PeerRow | None) -> str:
     return f"{row.speed.median:.1f} ({row.speed.low:.1f}-{row.speed.high:.1f}){share}"
 
 
+def ratio_cell(row: PeerRow | None, rounds: int) -> str:
+    """The ratio, of how many of the ``rounds`` it is, and how fast memory was in them."""
+    if row is None or row.ratio is None:
+        return ""
+    slowest, fastest = (speed / GB for speed in row.memory)
+    counted = f"{row.ratio.pairs} of {rounds}" if row.alike else f"all {row.ratio.pairs}, memory not alike,"
+    return f"{row.ratio}, {counted} at {slowest:.0f}-{fastest:.0f} GB/s"
+
+
 def _show_shares(case: Case, rows: Sequence[PeerRow]) -> None:
     shares = ", ".join(f"{row.program} {row.share} of {row.read / MB:,.0f} MB" for row in rows)
     ratios = "".join(
-        f"; ours/{row.program} {row.share_ratio} in {row.share_ratio.pairs} rounds of steady memory"
+        f"; ours/{row.program} {row.share_ratio}, {row.share_ratio.pairs} of {len(row.turns)} rounds with steady memory"
         for row in rows
         if row.share_ratio is not None
     )
@@ -220,28 +222,31 @@ def measure_peers(
                 entrants.append(kvasir)
             except (RuntimeError, OSError) as failure:
                 absent.append(f"Kvasir, {instructions or AUTO}: {failure}")
+                say(f"left out: {absent[-1]}")
             entrants += [peer for peer in peers if peer.instructions == instructions]
         turns = Interleaving(entrants, files.theirs, plan, threads, MemorySpeed(), absent).run(rounds)
         memory = [ProgramPeak(one.title, one.instructions, one.peak) for one in entrants]
-    rows = [_row(name, case, turns, shape, files) for name in turns for case in turns[name]]
+    rows = [peer_row(name, case, turns, shape, files) for name in turns for case in turns[name]]
     size = files.theirs.stat().st_size
     return PeersFigures(shape.name, files.title, size, threads, rounds, plan.steps, rows, memory, absent)
 
 
-def _row(name: Name, case: Case, turns: Turns, shape: Shape, files: PeerFiles) -> PeerRow:
+def peer_row(name: Name, case: Case, turns: Turns, shape: Shape, files: PeerFiles) -> PeerRow:
+    """The row of a program on a case that it has run."""
     program, instructions = name
     rounds, ours = turns[name][case], turns.get((OURS, instructions), {}).get(case, ())
     read, our_read = (_read(shape, case, files, each) for each in (program, OURS))
     others = [each for each in turns if each[0] != OURS and each[1] == instructions and case in turns[each]]
     compared = [pairing(ours, turns[each][case]) for each in ([name] if program != OURS else others)]
-    met = dict.fromkeys(turn for each in compared for pair in each.pairs for turn in pair)
-    counted = [turn for tries in rounds for turn in tries if turn in met] or [tries[0] for tries in rounds]
-    speeds = [turn.memory for turn in met or counted]
+    pairs = [pair for each in compared for pair in each.pairs]
+    own_turns = {pair[0 if program == OURS else 1] for pair in pairs}
+    counted = [turn for tries in rounds for turn in tries if turn in own_turns] or [tries[0] for tries in rounds]
+    speeds = [turn.memory for turn in (*counted, *itertools.chain(*pairs))]
     steady = [turn for tries in rounds for turn in tries if turn.steady] or counted
     ratios: list[float] = []
     shares: list[float] = []
     if program != OURS:
-        ratios = [other.seconds / own.seconds for own, other in compared[0].pairs]
+        ratios = [other.seconds / own.seconds for own, other in pairs]
         shares = [_share(our_read, own) / _share(read, other) for own, other in steady_pairs(ours, rounds) if read]
     return PeerRow(
         program=program,

@@ -21,7 +21,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.doors.cli.main import app
 from engine.protocol import LoadOptions
 from engine.services.client import EngineClient
-from engine.services.experiments.measures.timing import PeakMemory
+from engine.services.experiments.measures.timing import PeakMemory, Spread, spread
 from engine.services.experiments.workloads.shapes import Shape
 from tests.bench import __main__ as tools
 from tests.bench import peers as suite
@@ -30,7 +30,7 @@ from tests.bench.binaries import Peer, built_folders, readings
 from tests.bench.cases import FULL, Case, CasePlan
 from tests.bench.gguf_files import gguf_file, gguf_header, step_bytes
 from tests.bench.interleaved import Interleaving, Turns
-from tests.bench.peers import PEER_SHAPES, native_set, peer_files
+from tests.bench.peers import PEER_SHAPES, PeerFiles, native_set, peer_files, peer_row, ratio_cell
 from tests.bench.report import AllFigures
 from tests.bench.sequences import HeldSequences
 from tests.bench.turns import MemorySpeed, Turn, closest, pairing, steady_pairs
@@ -274,8 +274,35 @@ def test_of_a_rounds_turns_the_closest_count() -> None:
     assert Turn(1.0, 40, 44).memory == 42
 
 
+def test_speeds_and_ratios_are_of_the_rounds_that_counted() -> None:
+    """Shares are of all steady turns, whose memory need not be alike; a program compared with nobody has all."""
+    case = Case("decode", 20)
+    kept = case.context * 2 * 2 * TINY.layers * TINY.kv_heads * TINY.head_dim
+    files = PeerFiles("Q4_0", Path("ours"), Path("theirs"), 1000 - kept, 2000 - kept)
+    ours = [[Turn(1.0, 50, 50)]] * 3 + [[Turn(2.0, 50, 50), Turn(0.5, 70, 70)], [Turn(4.0, 50, 50)]]
+    theirs = [[Turn(2.0, 50, 50)]] * 3 + [[Turn(2.0, 72, 72)], [Turn(2.0, 100, 100)]]
+    turns = {("Kvasir", "avx2"): {case: ours}, ("A", "avx2"): {case: theirs}, ("A", "avx512"): {case: theirs}}
+    own, other, alone = (peer_row(name, case, turns, TINY, files) for name in turns)
+    assert (own.speed, other.speed) == (spread([1.0, 1.0, 1.0, 2.0]), spread([0.5] * 4))
+    assert other.ratio == spread([2.0, 2.0, 2.0, 4.0])
+    assert (own.ratio, own.share_ratio, alone.ratio, alone.share_ratio) == (None,) * 4
+    assert other.memory == own.memory == (50, 72)
+    assert (own.read, other.read) == (1000, 2000)
+    assert other.share == spread([20.0, 20.0, 20.0, 2000 / 144, 10.0])
+    assert other.share_ratio is not None
+    assert other.share_ratio.pairs == 5, "that of the last round too, whose memory was not alike"
+    assert alone.speed.pairs == 5
+    fewer = {name: {case: rounds[case][2:]} for name, rounds in turns.items()}
+    other = peer_row(("A", "avx2"), case, fewer, TINY, files)
+    assert not other.alike
+    assert other.ratio == spread([2.0, 1.0, 0.5]), "by the first turns of all rounds"
+    assert other.memory == (50, 100)
+    assert other.share_ratio is not None
+    assert other.share_ratio.low == pytest.approx(0.75), "between 0.5 and 1"
+
+
 def test_memory_is_measured_again_and_again() -> None:
-    speed = MemorySpeed()
+    speed = MemorySpeed(32 << 20)
     assert all(1e8 < speed() < 1e13 for _ in range(2))
 
 
@@ -337,6 +364,10 @@ def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert theirs.alike
         speeds = [turn.memory for row in (ours, theirs) for tries in row.turns for turn in tries]
         assert theirs.memory == (min(speeds), max(speeds))
+        known = msgspec.structs.replace(theirs, ratio=Spread(1.25, 1.2, 1.3, 2), memory=(45.2e9, 46.8e9))
+        assert ratio_cell(known, 2) == "1.25 (1.20-1.30), 2 of 2 at 45-47 GB/s"
+        apart = msgspec.structs.replace(known, alike=False)
+        assert ratio_cell(apart, 2) == "1.25 (1.20-1.30), all 2, memory not alike, at 45-47 GB/s"
         if case.kind == "prompt":
             assert theirs.share is theirs.share_ratio is None
         else:
@@ -349,7 +380,7 @@ def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert theirs.share_ratio.median == pytest.approx(sum(a / b for a, b in zip(own, other, strict=True)) / 2)
     assert all(each.peak > 30e6 for each in figures.memory)
     shown = CliRunner().invoke(tools.app, ["show", str(file)]).output
-    for words in ("decode at 48, 3 streams", "ours/llama.cpp", "left out: other", "at peak: Kvasir", "2 of 2 at"):
+    for words in ("decode at 48, 3 streams", "ours/llama.cpp", "left out: other", "at peak: Kvasir", "steady memory"):
         assert words in " ".join(done.output.split())
         assert words in " ".join(shown.split())
     shown = CliRunner().invoke(app, ["bench", "--load", str(file)]).output

@@ -1,7 +1,7 @@
 """Turns of programs on a machine whose memory changes its speed, and which of them may be compared.
 
-A virtual machine's host moves its cores, for seconds at a time, to where memory is half as fast again or slower. What
-waits for memory is compared where both sides met the same.
+A virtual machine's host moves its cores: for some seconds they share a core complex, for others they are on two, and
+memory is up to half as fast again. What waits for memory is compared where both sides met the same.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ ENOUGH = 3
 """Rounds alike from which on the others are left out; all of them where there are fewer."""
 MORE_TRIES = 4
 """Turns more, of all programs together, that a round of one case takes to meet memory alike."""
-_LOOK_SECONDS = 0.03
+_LOOK_SECONDS = 0.04
+_LOOK_BYTES = 512 << 20
+"""Of 192 MB, two caches of 32 MB, of which a virtual machine may tell only one, keep enough to be seen."""
 
 
 class MemorySpeed:
     """A measurement of how fast the processor reads memory just now, with torch's present number of threads."""
 
-    def __init__(self) -> None:
-        """Fills its buffer, which it keeps."""
-        self._data = filled_buffer(torch.device("cpu"))
+    def __init__(self, size: int = _LOOK_BYTES) -> None:
+        """Fills its buffer of ``size`` bytes, which it keeps."""
+        self._data = filled_buffer(torch.device("cpu"), size)
 
     def __call__(self) -> float:
-        """Bytes a second, within some 40 ms."""
+        """Bytes a second, within some 60 ms."""
         return in_a_thread(lambda: read_speed(self._data, _LOOK_SECONDS))
 
 
