@@ -17,11 +17,11 @@ from engine.services.experiments.workloads.shapes import Shape
 from engine.services.experiments.workloads.texts import texts
 from tests.bench import binaries, formats, gguf_files
 from tests.bench.assisted import measure_assisted
-from tests.bench.cases import FULL, QUICK
+from tests.bench.cases import FULL, QUICK, STREAMS
 from tests.bench.compare import compare as compare_programs
 from tests.bench.compare import named_programs
 from tests.bench.null import measure_null
-from tests.bench.peers import FORMATS, PEER_SHAPES, measure_peers
+from tests.bench.peers import FORMATS, GPTQ, PEER_SHAPES, measure_peers
 from tests.bench.programs import COMPARED
 from tests.bench.report import AllFigures
 from tests.bench.soak import Soak
@@ -41,7 +41,10 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write all figures to 
 def peers(
     folders: Annotated[list[Path], typer.Argument(help="Into which build.sh has built programs.")],
     shapes: Annotated[str, typer.Option(help="1b, 3b or both.")] = "",
-    formats: Annotated[str, typer.Option(help="Of GGUF files; q4_0 and q4_k_m if left out.")] = "",
+    formats: Annotated[
+        str, typer.Option(help="Of GGUF files, or gptq-128 next to Q4_0; q4_0 and q4_k_m if left out.")
+    ] = "",
+    streams: Annotated[str, typer.Option(help="Sequences at once; 1,4,8 if left out, 1,4 with --quick.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Less of the smaller shape.")] = False,
     rounds: Rounds = 3,
     threads: Threads = 0,
@@ -52,9 +55,10 @@ def peers(
     built, absent = binaries.built_folders(folders)
     show_absent(absent)
     names = listed(shapes, PEER_SHAPES, "--shapes") or list(PEER_SHAPES)[: 1 if quick else None]
-    kinds = listed(formats, [kind.lower() for kind in gguf_files.TYPES], "--formats") or FORMATS
+    kinds = listed(formats, [kind.lower() for kind in (*gguf_files.TYPES, GPTQ)], "--formats") or FORMATS
     plan = QUICK if quick else FULL
-    plan = plan._replace(steps=tokens or plan.steps)
+    widths = tuple(int(each) for each in listed(streams, [str(each) for each in STREAMS], "--streams")) or plan.streams
+    plan = plan._replace(steps=tokens or plan.steps, streams=widths)
     report = AllFigures.begun(threads)
     asked = [(PEER_SHAPES[name], kind.upper()) for name in names for kind in kinds]
     measured = (

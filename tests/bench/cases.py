@@ -24,6 +24,11 @@ class Case(msgspec.Struct, frozen=True):
         """The tokens that a step computes."""
         return self.rows * self.streams
 
+    @property
+    def of_memory(self) -> bool:
+        """Whether memory decides on its time: one row, for which all weights are read."""
+        return self.kind == "decode" and self.streams == 1
+
     def __str__(self) -> str:
         if self.kind == "prompt":
             return f"prompt of {self.rows:,}"
@@ -42,14 +47,21 @@ class CasePlan(NamedTuple):
     verify_context: int = 512
     steps: int = 32
 
-    def groups(self) -> list[list[Case]]:
-        """The cases by their kinds: a program measures those of a kind in one turn."""
-        return [
+    def turns(self) -> list[list[Case]]:
+        """The cases, all of one kind, that a program measures in one turn: those of memory's speed have one each."""
+        decodes = [
+            Case("decode", context, streams=streams) for streams in sorted(self.streams) for context in self.contexts
+        ]
+        turns = [
             [Case("prompt", rows=tokens) for tokens in self.prompts],
-            [Case("decode", context, streams=streams) for context in self.contexts for streams in self.streams],
+            *([case] for case in decodes if case.of_memory),
+            [case for case in decodes if not case.of_memory],
             [Case("verify", self.verify_context, rows) for rows in self.verify],
         ]
+        return [cases for cases in turns if cases]
 
 
 FULL = CasePlan()
 QUICK = CasePlan(prompts=(128, 512), contexts=(128,), streams=(1, 4), verify=(4,), verify_context=128, steps=16)
+STREAMS = (1, 2, 4, 8, 16, 32)
+"""Sequences that a plan may be told to decode at once."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,22 +14,26 @@ import gguf
 import msgspec
 import pytest
 import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from engine.cache.pool import PAGE_SIZE
 from engine.doors.cli.main import app
 from engine.protocol import LoadOptions
 from engine.services.client import EngineClient
-from engine.services.experiments.measures.timing import PeakMemory
+from engine.services.experiments.measures.timing import PeakMemory, Spread, spread
 from engine.services.experiments.workloads.shapes import Shape
 from tests.bench import __main__ as tools
 from tests.bench import peers as suite
+from tests.bench import turns as pairs
 from tests.bench.binaries import Peer, built_folders, readings
 from tests.bench.cases import FULL, Case, CasePlan
 from tests.bench.gguf_files import gguf_file, gguf_header, step_bytes
-from tests.bench.peers import PEER_SHAPES, interleaved, native_set
+from tests.bench.interleaved import Interleaving, Turns
+from tests.bench.peers import PEER_SHAPES, PeerFiles, native_set, peer_files, peer_row, ratio_cell
 from tests.bench.report import AllFigures
 from tests.bench.sequences import HeldSequences
+from tests.bench.turns import MemorySpeed, Turn, closest, pairing, steady_pairs
 
 TINY = Shape("tiny", layers=2, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=512, tied=True)
 SMALL = CasePlan(prompts=(40,), contexts=(20, 48), streams=(1, 3), verify=(2,), verify_context=20, steps=3)
@@ -104,13 +109,13 @@ main: n_kv_max = 768, n_batch = 2048
 @scripts
 def test_how_the_programs_are_called(tmp_path: Path) -> None:
     """Each kind in one call, with room for the widest batch; verified rows share their keys and values."""
-    prompts, decodes, verifies = SMALL.groups()
+    prompts, alone, _, decodes, verifies = SMALL.turns()
     model = tmp_path / "model.gguf"
     for name in ("llama.cpp-avx2", "ik_llama.cpp-new-avx2"):
         peer = Peer(peer_folder(tmp_path, name, steps=_IK_STEPS if name.startswith("ik") else _STEPS))
         assert (f"{peer.title}-{peer.instructions}") == name
         assert peer.run(prompts, model, 2, 3) == [0.04]
-        assert peer.run(decodes, model, 2, 3) == [0.01] * 4
+        assert peer.run(alone + decodes, model, 2, 3) == [0.01] * 3
         assert peer.run(verifies, model, 2, 3) == [0.01]
         assert peer.peak > 30e6, "that of the program, not this process's, and while it ran"
         first, second, third = (peer.folder / "calls").read_text().splitlines()
@@ -136,14 +141,14 @@ def test_how_the_programs_are_called(tmp_path: Path) -> None:
 def test_a_program_that_fails_says_so_in_a_sentence(tmp_path: Path, body: str, words: str) -> None:
     peer = Peer(peer_folder(tmp_path, steps=body))
     with pytest.raises(RuntimeError, match=f"^{words}$"):
-        peer.run(SMALL.groups()[1], tmp_path / "model.gguf", 1, 3)
+        peer.run(SMALL.turns()[1], tmp_path / "model.gguf", 1, 3)
 
 
 @scripts
 def test_a_last_line_that_got_lost_is_asked_for_again(tmp_path: Path) -> None:
-    once = f"if sum(1 for _ in open({str(tmp_path / 'llama.cpp' / 'calls')!r})) == 0: of['-npl'] = '1'\n"
+    once = f"if sum(1 for _ in open({str(tmp_path / 'llama.cpp' / 'calls')!r})) == 0: of['-npp'] = '20'\n"
     peer = Peer(peer_folder(tmp_path, steps=once + _STEPS))  # what it notes is not flushed before it ends
-    assert peer.run(SMALL.groups()[1], tmp_path / "model.gguf", 1, 3) == [0.01] * 4
+    assert peer.run(SMALL.turns()[3], tmp_path / "model.gguf", 1, 3) == [0.01] * 2
     assert len((peer.folder / "calls").read_text().splitlines()) == 2
 
 
@@ -165,8 +170,8 @@ class Entrant:
 
     peak = 0
 
-    def __init__(self, title: str, turns: list[str], fails: str = "") -> None:
-        self.title, self.instructions = title, "avx2"
+    def __init__(self, title: str, turns: list[str], fails: str = "", instructions: str = "avx2") -> None:
+        self.title, self.instructions = title, instructions
         self.turns, self.fails = turns, fails
 
     def run(self, cases: Sequence[Case], model: Path, threads: int, steps: int) -> list[float]:
@@ -176,28 +181,139 @@ class Entrant:
         return [float(len(self.turns))] * len(cases)
 
 
+def run_in_turn(
+    entrants: Sequence[Entrant], plan: CasePlan, rounds: int, memory: Callable[[], float]
+) -> tuple[Turns, list[str]]:
+    """What they ran, and what did not run."""
+    absent: list[str] = []
+    return Interleaving(entrants, Path("model"), plan, 1, memory, absent).run(rounds), absent
+
+
 def test_all_take_turns_and_who_fails_is_not_asked_again() -> None:
     turns: list[str] = []
-    absent: list[str] = []
     entrants = [Entrant("A", turns), Entrant("B", turns, fails="decode"), Entrant("C", turns)]
-    found = interleaved(entrants, Path("model"), SMALL, 2, 1, absent)
-    first = ["A prompt", "B prompt", "C prompt", "A decode", "B decode", "C decode", "A verify", "B verify", "C verify"]
-    assert turns == first + [turn for turn in first if turn != "B decode"]
+    found, absent = run_in_turn(entrants, SMALL, 2, lambda: 50e9)
+    all_three, two = ["A decode", "B decode", "C decode"], ["A decode", "C decode"]
+    prompts, verifies = ["A prompt", "B prompt", "C prompt"], ["A verify", "B verify", "C verify"]
+    assert turns == prompts + all_three + two + two + verifies + prompts + 3 * two + verifies
     assert absent == ["B avx2, decode: it stopped: no message"]
-    prompt, decode, verify = (group[0] for group in SMALL.groups())
+    prompt, decode, _, _, verify = (cases[0] for cases in SMALL.turns())
     assert set(found) == {("A", "avx2"), ("B", "avx2"), ("C", "avx2")}
     assert found["B", "avx2"].keys() == {prompt, verify}
-    assert found["A", "avx2"][prompt] == [1.0, 10.0]
-    assert found["C", "avx2"][decode] == [6.0, 14.0]
+    assert found["A", "avx2"][prompt] == [[Turn(1.0, 50e9, 50e9)], [Turn(14.0, 50e9, 50e9)]]
+    assert found["C", "avx2"][decode] == [[Turn(6.0, 50e9, 50e9)], [Turn(18.0, 50e9, 50e9)]]
+
+
+def test_a_turn_of_one_stream_is_repeated_until_memory_was_alike() -> None:
+    """Whoever's turn was the longest ago has another; not more often than told, and not where enough rounds were."""
+    one = CasePlan(prompts=(), contexts=(20,), streams=(1,), verify=(), steps=3)
+    (case,) = one.turns()[0]
+
+    def turns_of(speeds: list[float], rounds: int = 1, **others: str) -> tuple[str, list[list[Turn]]]:
+        """By whom the turns were, told by their first letters; and Kvasir's. ``speeds``: those memory has in turn."""
+        turns: list[str] = []
+        entrants = [Entrant("Kvasir", turns), *(Entrant(name, turns, instructions=of) for name, of in others.items())]
+        memory = iter(speeds)
+        found, _ = run_in_turn(entrants, one, rounds, lambda: next(memory))
+        assert next(memory, None) is None
+        return "".join(turn[0] for turn in turns), [list(tries) for tries in found["Kvasir", "avx2"][case]]
+
+    assert turns_of([50, 50, 52, 52], A="avx2")[0] == "KA"
+    order, ours = turns_of([50, 50, 70, 70, 71, 71], A="avx2")
+    assert order == "KAK"
+    assert ours == [[Turn(1.0, 50, 50), Turn(3.0, 71, 71)]]
+    assert turns_of([50, 50, 50, 70, 70, 50, 50, 50], A="avx2")[0] == "KAKA", "not during which memory changed"
+    assert turns_of([50, 50] + [50, 70] * 5, A="avx2")[0] == "KAKAKA", "not for ever"
+    assert turns_of([50, 50, 50, 50, 70, 70, 50, 50, 51, 51], A="avx2", B="avx2")[0] == "KABKB", "A has met Kvasir"
+    assert turns_of([50, 50, 70, 70], A="avx512")[0] == "KA", "nobody to be compared with"
+    assert turns_of([50] * 12 + [50, 50, 70, 70], rounds=4, A="avx2")[0] == "KAKAKAKA"
+
+
+def test_cases_of_several_do_not_repeat_turns() -> None:
+    turns: list[str] = []
+    speeds = itertools.cycle([40e9, 80e9])
+    plan = SMALL._replace(streams=(3,))
+    run_in_turn([Entrant("Kvasir", turns), Entrant("A", turns)], plan, 1, lambda: next(speeds))
+    assert turns == ["Kvasir prompt", "A prompt", "Kvasir decode", "A decode", "Kvasir verify", "A verify"]
+
+
+def met(*speeds: float) -> list[list[Turn]]:
+    """Rounds of one turn each, whose seconds are their number, in which memory was as fast as told all the time."""
+    return [[Turn(float(number), speed, speed)] for number, speed in enumerate(speeds, 1)]
+
+
+def test_rounds_count_where_memory_was_alike() -> None:
+    ours, theirs = met(50, 50, 50, 70, 70), met(54.9, 56, 46, 70, 50)
+    found = pairing(ours, theirs)
+    assert found.alike
+    assert [own.seconds for own, _ in found.pairs] == [1.0, 3.0, 4.0]
+    assert all(own.seconds == other.seconds for own, other in found.pairs), "of the same round"
+    # One round fewer is not enough: all count then, by their first turns.
+    found = pairing([*ours[:3], [*ours[3], Turn(9.0, 51, 51)]], [*theirs[:3], [Turn(4.0, 50, 70)]])
+    assert not found.alike
+    assert [own.seconds for own, _ in found.pairs] == [1.0, 2.0, 3.0, 4.0]
+    # Fewer rounds than are enough must be alike all; one that a side did not finish is none.
+    assert pairing(met(50, 50), met(51, 51)).alike
+    assert not pairing(met(50, 50), met(51, 70)).alike
+    assert pairing(met(50, 50, 50), met(50, 50)).alike
+    assert pairing([], met(50, 50)).pairs == []
+
+
+def test_of_a_rounds_turns_the_closest_count() -> None:
+    """Whatever they took, and only those during which memory was steady."""
+    ours = [Turn(1.0, 50, 50), Turn(2.0, 70, 70), Turn(3.0, 40, 70)]
+    theirs = [Turn(4.0, 55, 55), Turn(5.0, 71, 71)]
+    assert closest(ours, theirs) == (ours[1], theirs[1])
+    assert closest(ours[2:], theirs) is None
+    assert steady_pairs([ours, ours[2:], ours[:1]], [theirs, theirs, theirs]) == [
+        (ours[1], theirs[1]),
+        (ours[0], theirs[0]),
+    ]
+    assert Turn(1.0, 40, 44).steady
+    assert not Turn(1.0, 44, 40 - 0.1).steady
+    assert Turn(1.0, 40, 44).memory == 42
+
+
+def test_speeds_and_ratios_are_of_the_rounds_that_counted() -> None:
+    """Shares are of all steady turns, whose memory need not be alike; a program compared with nobody has all."""
+    case = Case("decode", 20)
+    kept = case.context * 2 * 2 * TINY.layers * TINY.kv_heads * TINY.head_dim
+    files = PeerFiles("Q4_0", Path("ours"), Path("theirs"), 1000 - kept, 2000 - kept)
+    ours = [[Turn(1.0, 50, 50)]] * 3 + [[Turn(2.0, 50, 50), Turn(0.5, 70, 70)], [Turn(4.0, 50, 50)]]
+    theirs = [[Turn(2.0, 50, 50)]] * 3 + [[Turn(2.0, 72, 72)], [Turn(2.0, 100, 100)]]
+    turns = {("Kvasir", "avx2"): {case: ours}, ("A", "avx2"): {case: theirs}, ("A", "avx512"): {case: theirs}}
+    own, other, alone = (peer_row(name, case, turns, TINY, files) for name in turns)
+    assert (own.speed, other.speed) == (spread([1.0, 1.0, 1.0, 2.0]), spread([0.5] * 4))
+    assert other.ratio == spread([2.0, 2.0, 2.0, 4.0])
+    assert (own.ratio, own.share_ratio, alone.ratio, alone.share_ratio) == (None,) * 4
+    assert other.memory == own.memory == (50, 72)
+    assert (own.read, other.read) == (1000, 2000)
+    assert other.share == spread([20.0, 20.0, 20.0, 2000 / 144, 10.0])
+    assert other.share_ratio is not None
+    assert other.share_ratio.pairs == 5, "that of the last round too, whose memory was not alike"
+    assert alone.speed.pairs == 5
+    fewer = {name: {case: rounds[case][2:]} for name, rounds in turns.items()}
+    other = peer_row(("A", "avx2"), case, fewer, TINY, files)
+    assert not other.alike
+    assert other.ratio == spread([2.0, 1.0, 0.5]), "by the first turns of all rounds"
+    assert other.memory == (50, 100)
+    assert other.share_ratio is not None
+    assert other.share_ratio.low == pytest.approx(0.75), "between 0.5 and 1"
+
+
+def test_memory_is_measured_again_and_again() -> None:
+    speed = MemorySpeed(32 << 20)
+    assert all(1e8 < speed() < 1e13 for _ in range(2))
 
 
 def test_what_is_measured() -> None:
-    """The issue's grid: every context with every number of streams."""
-    prompts, decodes, verifies = FULL.groups()
+    """The issue's grid: every context with every number of streams; one stream alone has its own turns."""
+    prompts, *alone, decodes, verifies = FULL.turns()
     assert [case.rows for case in prompts] == [128, 512, 2048]
-    assert {(case.context, case.streams) for case in decodes} == {(c, s) for c in (128, 512, 2048) for s in (1, 4, 8)}
+    assert [[(case.context, case.streams) for case in turn] for turn in alone] == [[(c, 1)] for c in (128, 512, 2048)]
+    assert {(case.context, case.streams) for case in decodes} == {(c, s) for c in (128, 512, 2048) for s in (4, 8)}
     assert [(case.rows, case.streams) for case in verifies] == [(2, 1), (4, 1), (8, 1)]
-    assert [str(case) for case in (prompts[2], decodes[0], decodes[8], verifies[0])] == [
+    assert [str(case) for case in (prompts[2], alone[0][0], decodes[-1], verifies[0])] == [
         "prompt of 2,048",
         "decode at 128, 1 stream",
         "decode at 2,048, 8 streams",
@@ -222,6 +338,7 @@ def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """The whole command: a real model in a process of its own, ratios of the same rounds, and a peer that cannot."""
     monkeypatch.setattr(tools, "QUICK", SMALL)
     monkeypatch.setattr(tools, "PEER_SHAPES", {"1b": TINY})
+    monkeypatch.setattr(pairs, "ALIKE", 1e9)  # whatever else runs on this machine
     folders = (peer_folder(tmp_path), peer_folder(tmp_path, "other", prompts="sys.exit('no such model')"))
     file = tmp_path / "figures.json"
     told = ["--quick", "--formats", "q4_k_m", "--rounds", "2", "--threads", "1", "--json", str(file)]
@@ -231,7 +348,7 @@ def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (figures,) = report.peers
     assert (figures.shape, figures.format, figures.steps, figures.rounds) == ("tiny", "Q4_K_M", 3, 2)
     assert figures.absent == ["other , prompt: llama-bench stopped: no such model"]
-    cases = [case for group in SMALL.groups() for case in group]
+    cases = [case for turn in SMALL.turns() for case in turn]
     by_program = {
         name: {row.case: row for row in figures.rows if row.program == name} for name in ("Kvasir", "llama.cpp")
     }
@@ -243,15 +360,27 @@ def test_kvasir_next_to_a_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert theirs.speed.median == pytest.approx(case.tokens / seconds)
         assert theirs.ratio is not None
         assert theirs.ratio.median == pytest.approx(ours.speed.median / theirs.speed.median)
+        assert [len(tries) for tries in theirs.turns] == [1, 1]
+        assert theirs.alike
+        speeds = [turn.memory for row in (ours, theirs) for tries in row.turns for turn in tries]
+        assert theirs.memory == (min(speeds), max(speeds))
+        known = msgspec.structs.replace(theirs, ratio=Spread(1.25, 1.2, 1.3, 2), memory=(45.2e9, 46.8e9))
+        assert ratio_cell(known, 2) == "1.25 (1.20-1.30), 2 of 2 at 45-47 GB/s"
+        apart = msgspec.structs.replace(known, alike=False)
+        assert ratio_cell(apart, 2) == "1.25 (1.20-1.30), all 2, memory not alike, at 45-47 GB/s"
         if case.kind == "prompt":
-            assert theirs.share is None
+            assert theirs.share is theirs.share_ratio is None
         else:
             keys_and_values = case.streams * case.context * 2 * 2 * TINY.layers * 128
-            needed = step_bytes(TINY, "Q4_K_M") + keys_and_values
-            assert theirs.share == pytest.approx(needed / 0.01 / figures.bandwidth)
+            assert theirs.read == ours.read == step_bytes(TINY, "Q4_K_M") + keys_and_values
+            own, other = ([theirs.read / (t.seconds * t.memory) for (t,) in row.turns] for row in (ours, theirs))
+            assert theirs.share is not None
+            assert theirs.share.median == pytest.approx(sum(other) / 2)
+            assert theirs.share_ratio is not None
+            assert theirs.share_ratio.median == pytest.approx(sum(a / b for a, b in zip(own, other, strict=True)) / 2)
     assert all(each.peak > 30e6 for each in figures.memory)
     shown = CliRunner().invoke(tools.app, ["show", str(file)]).output
-    for words in ("decode at 48, 3 streams", "ours/llama.cpp", "left out: other", "at peak: Kvasir"):
+    for words in ("decode at 48, 3 streams", "ours/llama.cpp", "left out: other", "at peak: Kvasir", "steady memory"):
         assert words in " ".join(done.output.split())
         assert words in " ".join(shown.split())
     shown = CliRunner().invoke(app, ["bench", "--load", str(file)]).output
@@ -303,6 +432,18 @@ def test_an_untied_head(tmp_path: Path) -> None:
     assert step_bytes(shape, "Q4_K_M") == sum(matrices.values()) - matrices["token_embd.weight"]
 
 
+def test_kvasir_in_gptq_stands_next_to_the_others_in_q4_0(tmp_path: Path) -> None:
+    files = peer_files(TINY, "GPTQ-128", tmp_path)
+    assert files.theirs == peer_files(TINY, "Q4_0", tmp_path).ours == tmp_path / "tiny-q4_0.gguf"
+    assert files.their_bytes == step_bytes(TINY, "Q4_0")
+    weights = load_file(files.ours / "model.safetensors")
+    read = {name: tensor for name, tensor in weights.items() if name.endswith(("qweight", "scales"))}
+    assert sum(tensor.nbytes for tensor in read.values()) == files.our_bytes
+    assert weights["lm_head.scales"].shape == (TINY.hidden // 128, TINY.vocabulary)
+    assert "GPTQ int4 of groups of 128" in files.title
+    assert "the others in Q4_0" in files.title
+
+
 def test_the_shapes_are_those_of_llama_3_2() -> None:
     """Parameters, token table once, in thousands of millions."""
     sizes = [
@@ -315,6 +456,7 @@ def test_names_on_the_command_line(tmp_path: Path) -> None:
     for told, words in (
         (["--shapes", "8b"], "'8b' is not one of 1b, 3b"),
         (["--formats", "gptq"], "'gptq' is not one of q2_k, q4_0"),
+        (["--streams", "1,3"], "'3' is not one of 1, 2, 4, 8, 16, 32"),
     ):
         done = CliRunner().invoke(tools.app, ["peers", str(tmp_path), *told])
         assert done.exit_code == 2

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from engine.base import devices
 from engine.base.host_memory import Slabs
@@ -53,24 +54,41 @@ def in_a_thread(measure: Callable[[], float]) -> float:
 
 
 def _measured(device: torch.device, size: int, stopped: Callable[[], bool]) -> float:
-    gpu = devices.traits(device).gpu
-    if gpu:
+    return read_speed(filled_buffer(device, size, stopped), _BUDGET_SECONDS, stopped)
+
+
+def filled_buffer(device: torch.device, size: int = 0, stopped: Callable[[], bool] = _never) -> Tensor:
+    """Float32 ones to be read, ``size`` bytes of them; 0: more than the device's caches hold.
+
+    Raises :class:`MeasurementStopped` soon after ``stopped`` says so.
+    """
+    if devices.traits(device).gpu:
         size = size or min(_GPU_BYTES, free_bytes(device) // 16)
-        data = torch.ones(max(1, size // 4), dtype=torch.float32, device=device)
-    else:  # in pages like those of a model's weights
-        beyond = 2 * last_level_bytes()
-        size = size or (beyond if _CPU_BYTES < beyond < free_bytes(device) // 4 else _CPU_BYTES)
-        data = Slabs().empty((max(1, size // 4),), torch.float32)
-        for block in data.split(_BLOCK):  # the system clears each page, which takes seconds on a busy machine
-            block.fill_(1)
-            if stopped():
-                raise MeasurementStopped
+        return torch.ones(max(1, size // 4), dtype=torch.float32, device=device)
+    # In pages like those of a model's weights.
+    beyond = 2 * last_level_bytes()
+    size = size or (beyond if _CPU_BYTES < beyond < free_bytes(device) // 4 else _CPU_BYTES)
+    data = Slabs().empty((max(1, size // 4),), torch.float32)
+    for block in data.split(_BLOCK):  # the system clears each page, which takes seconds on a busy machine
+        block.fill_(1)
+        if stopped():
+            raise MeasurementStopped
+    return data
+
+
+def read_speed(data: Tensor, budget: float, stopped: Callable[[], bool] = _never) -> float:
+    """Bytes a second at which ``data`` is read, the best of the passes over it that begin within ``budget`` seconds.
+
+    On a processor in this very thread, which :func:`in_a_thread` tells about. Raises :class:`MeasurementStopped` soon
+    after ``stopped`` says so.
+    """
+    device = data.device
     data.sum()
     # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
-    passes = _GPU_PASSES if gpu else 1
+    passes = _GPU_PASSES if devices.traits(device).gpu else 1
     best, spent = float("inf"), 0.0
     devices.synchronize(device)
-    while spent < _BUDGET_SECONDS:
+    while spent < budget:
         if stopped():
             raise MeasurementStopped
         start = time.perf_counter()
