@@ -809,6 +809,16 @@ _KERNELS = (
         "engine/compute/native/library.py",
     ),
     Fault(
+        "native-key-after-its-own",
+        "kernels",
+        "engine/compute/native/attention_tiles.c",
+        "for (int64_t i = end > 0 ? end : 0; i < BLOCK; i++) row[i] = -INFINITY;",
+        "for (int64_t i = end > 0 ? end + 1 : 0; i < BLOCK; i++) row[i] = -INFINITY;",
+        "In native code a row of a prompt sees the key after its own.",
+        "tests/engine/compute/attention/test_native.py",
+        "engine/compute/attention/backends/native.py",
+    ),
+    Fault(
         "native-last-page-cut",
         "kernels",
         "engine/compute/native/quest.c",

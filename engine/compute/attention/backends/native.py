@@ -6,6 +6,7 @@ prompts many (native/attention_tiles.c).
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ class NativeAttention(AttentionBackend):
         made = self._runs.of(batch)
         if "all" not in made:
             starts, runs = batch.host.row_start, list[_Run]()
-            for begin, end in zip(starts, starts[1 : batch.host.S + 1], strict=False):
+            for begin, end in itertools.pairwise(starts[: batch.host.S + 1]):
                 many = end - begin > FEW_ROWS
                 if runs and runs[-1].many == many:
                     runs[-1] = runs[-1]._replace(end=end)

@@ -44,7 +44,9 @@ class ReferenceAttention(AttentionBackend):
         for s in range(batch.host.S):
             begin, end, kv_len = starts[s], starts[s + 1], lengths[s]
             slots, seen = slots_of(batch, group, s, kv_len), visible(batch, spec, s, kv_len, keys=keys)
-            if keys is not None or spec.window is not None:  # a key that no row sees may be any number, and 0 * NaN is NaN
+            if (
+                keys is not None or spec.window is not None
+            ):  # a key that no row sees may be any number, and 0 * NaN is NaN
                 used = _whole_groups(seen.any(0), kv.granule)
                 slots, seen = slots[used], seen[:, used]
             k, v = unpack_slots(kv, slots, q.dtype)

@@ -1,4 +1,4 @@
-"""How long native attention takes for one token in one layer: `measure_native.py`.
+"""How long native attention takes in one layer, for one token and for prompts beside torch's: `measure_native.py`.
 
 The kinds take turns, each call on memory that no cache still holds, and the least of many calls is told: processor time
 for one thread, so that other programs disturb little, and time on the clock where threads are compared.
@@ -6,6 +6,7 @@ for one thread, so that other programs disturb little, and time on the clock whe
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,11 @@ from torch import Tensor
 
 from engine.cache.stores.codecs import pack_absmax
 from engine.cache.stores.packed import BYTE_KINDS, PackedKV
+from engine.compute.attention.backends.native import NativeAttention
+from engine.compute.attention.backends.sdpa import SdpaAttention
+from engine.compute.attention.interface import AttnSpec
 from engine.compute.native.library import NativeLibrary, find
+from tests.engine.compute.attention.attention_cases import Case, place
 
 KINDS = {
     "16 bit": ("dense", 16),
@@ -92,12 +97,34 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def prompts() -> None:
+    """512 rows of a prompt after some keys, which both read as bfloat16: this code, and torch's in float32."""
+    spec = AttnSpec(0.1)
+    for heads, kv_heads, width in ((32, 8, 64), (32, 8, 128), (16, 16, 64), (24, 8, 96)):
+        for start in (0, 2048, 8192):
+            case = Case(start, 512).fill(heads, kv_heads, width, torch.bfloat16, torch.Generator())
+            batch, q, kv = place([case], 1)
+            products = 2 * 512 * heads * width * (start + 256.5)
+            runs = {
+                backend.name: [functools.partial(backend.attend, q, kv, spec, batch)]
+                for backend in (NativeAttention(), SdpaAttention())
+            }
+            found = least(runs, time.thread_time, 7)
+            own, others = found["native"], found["sdpa"]
+            say(
+                f"{heads}/{kv_heads} of {width}, after {start:,}: {own * 1e3:,.1f} and {others * 1e3:,.1f} ms "
+                f"({others / own:.2f}), {products / own / 1e9:.0f} billion products a second"
+            )
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     library, reason = find()
     if library is None:
         raise SystemExit(reason)
     torch.set_num_threads(1)
+    say(f"512 rows of a prompt, one thread, {library.instructions}")
+    prompts()
     say("One thread, 32/8 heads of 128: microseconds (GB/s)")
     for keys in (4096, 16384):
         kinds = {name: calls(library, *kind, keys, 32, 8, 128) for name, kind in KINDS.items()}
