@@ -1,197 +1,539 @@
-/* Attention of single rows over paged keys and values: decoding, and checking a few drafted tokens.
+/* Attention over paged keys and values: decoding, checking drafted tokens, and reading prompts.
  *
- * Here are keys and values in bfloat16, and the tasks of all kinds: one is a row, up to 16 query heads that share a KV
- * head, and a part of its keys. A row's parts are merged in their order. Scores, weights and sums are float32.
+ * A task is some queries, which are of rows of one sequence and of heads that share a KV head, and a part of their keys.
+ * Parts begin at multiples of PART from the sequence's start, and blocks of a part at multiples of BLOCK. A block's keys and
+ * values become float32 once, keys with a lane for each, and are multiplied with up to six queries at a time, so that sums
+ * stay in registers; sums so far are rescaled when a larger score appears (Milakov and Gimelshein 2018; Dao et al. 2022).
+ * Parts are merged in their order. Scores and sums are added up in the order of channels and keys, in float32: a row's
+ * bits depend on its keys alone, neither on other rows and heads nor on the number of threads. (Packed keys and values of
+ * few rows are attention_packed.c's, which adds up in another order.)
  */
 #include "attention.h"
+#include "attention_packed.h"
 #include "threads.h"
 
+#include <stdatomic.h>
+
+/* A block's keys; queries at a time, and vectors of keys or channels that go with them. */
+enum { BLOCK = 64, QUERIES = 6, SPAN = HELD / 4 };
+/* Queries of a task: the more, the rarer keys are unpacked; the fewer, the more tasks there are. Rows up to FEW_ROWS of a
+ * sequence have a task for each part of their keys, others go from part to part. */
+enum { MOST_QUERIES = 256, LEAST_QUERIES = 32, FEW_ROWS = 16 };
 /* Products of keys and queries below which a second thread costs more than it gives. */
-enum { WORTH_A_THREAD = 1 << 17 };
+enum { WORTH_A_THREAD = 1 << 17, WIDEST_KEY = 576 };
 
-/* sums[h] += weights[h] times the values of a stretch, ``spans`` words of each at a time. ``ahead``: the next keys are
- * fetched meanwhile. */
-INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
-                   float *sums) {
-    enum { MOST = HELD / 2 };
-    const int most = MOST / (heads == 3 ? 4 : heads), spans = most < 16 / LANES ? most : 16 / LANES;
-    for (int64_t d = 0; d < a->v_width; d += 2 * LANES * spans) {
-        Floats sum[MOST][2];
-        UNROLL for (int h = 0; h < heads; h++)
-            UNROLL for (int p = 0; p < spans; p++) {
-                const float *at = sums + h * a->v_width + d + 2 * LANES * p;
-                sum[h * spans + p][0] = floats_at(at), sum[h * spans + p][1] = floats_at(at + LANES);
-            }
-        for (int i = 0; i < s->now; i++) {
-            if (ahead) __builtin_prefetch(s->next[i] + d);
-            UNROLL for (int p = 0; p < spans; p++) {
-                const Words value = pairs_at(s->values[i] + d + 2 * LANES * p);
-                UNROLL for (int h = 0; h < heads; h++) {
-                    sum[h * spans + p][0] += lower_numbers(value) * weights[h][i];
-                    sum[h * spans + p][1] += upper_numbers(value) * weights[h][i];
-                }
-            }
-        }
-        UNROLL for (int h = 0; h < heads; h++)
-            UNROLL for (int p = 0; p < spans; p++) {
-                float *at = sums + h * a->v_width + d + 2 * LANES * p;
-                put_floats(at, sum[h * spans + p][0]), put_floats(at + LANES, sum[h * spans + p][1]);
-            }
-    }
-}
-
-INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int64_t h0, const Stretch *s) {
-    float scores[HEADS_AT_ONCE][STRETCH], *sums = part->sums + h0 * a->v_width;
-    const int ahead = h0 == 0; /* and for the other query heads they are there */
-    score(heads, a, part->q + h0 * a->k_width, s, ahead && a->v != a->k, scores);
-    for (int h = 0; h < heads; h++)
-        weigh(scores[h], s->now, part->top + h0 + h, part->total + h0 + h, sums + h * a->v_width, a->v_width);
-    gather(heads, a, s, ahead, (const float(*)[STRETCH])scores, sums);
-}
-
-/* Query heads take turns at each stretch of keys, which stays in the processor's cache. */
-void attend_plain(const Attend *a, const Part *part) {
-    for (int64_t at = part->first, end; at < part->stop; at = end) {
-        end = smaller((at / STRETCH + 1) * STRETCH, part->stop);
-        Stretch s;
-        s.now = (int)(end - at);
-        for (int i = 0; i < s.now; i++) {
-            const int64_t slot = slot_of(part, at + i), next = slot_of(part, smaller(end + i, part->last));
-            s.keys[i] = (const uint16_t *)(a->k + slot * a->k_slot + part->kv_head * a->k_head);
-            s.next[i] = (const uint16_t *)(a->k + next * a->k_slot + part->kv_head * a->k_head);
-            s.values[i] = (const uint16_t *)(a->v + slot * a->v_slot + part->kv_head * a->v_head);
-        }
-        for (int i = s.now; i % 16; i++) s.keys[i] = s.keys[s.now - 1];
-        for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_AT_ONCE))
-            switch (heads_now(part->heads - h, HEADS_AT_ONCE)) {
-            case 1: attend_heads(1, a, part, h, &s); break;
-            case 2: attend_heads(2, a, part, h, &s); break;
-            case 3: attend_heads(3, a, part, h, &s); break;
-            case 4: attend_heads(4, a, part, h, &s); break;
-            default: attend_heads(HEADS_AT_ONCE, a, part, h, &s);
-            }
-    }
-}
-
-/* What a task reads, and which of its row's parts that is. */
-typedef struct {
-    int64_t row, part, first, stop, kv_head, chunk;
-} Task;
-
-/* Where queries are, as Part has them, and results of parts: of each part the sums of all query heads, then their largest
- * scores, then their totals. */
+/* Where keys and values are. Of codes that are not PLAIN, how their channels lie. */
 typedef struct {
     const Attend *a;
-    const float *q;
+    Side keys, values;
+    Layout key_layout, value_layout;
+} Source;
+
+/* Up to six queries, from place ``at`` on: their keys [first, stop), and the largest score and the sum of weights of the part
+ * at hand, and of all before it. */
+typedef struct {
+    int64_t at, count, first[QUERIES], stop[QUERIES], begin, end; /* begin, end: of keys that any of them sees */
+    float top[QUERIES], total[QUERIES], tops[QUERIES], totals[QUERIES];
+} Lot;
+
+/* What a task keeps: q [count, words] and, of the part at hand and of those before, sums [count, v_width] of its queries; keys
+ * [words, BLOCK] and values [BLOCK, v_width] of a block; a page's keys. */
+typedef struct {
+    int64_t count, lots;
+    Lot *lot;
+    float *q, *sums, *merged, *keys, *values, *numbers;
+} Held;
+
+/* Whether queries and keys stay bfloat16, two of them a word, since the processor multiplies these. */
+INLINE int in_pairs(const Attend *a) {
+#ifdef __AVX512BF16__
+    return !a->wide && a->kind == PLAIN;
+#else
+    (void)a;
+    return 0;
+#endif
+}
+INLINE int64_t key_words(const Attend *a) { return in_pairs(a) ? a->k_width / 2 : a->k_width; }
+
+INLINE Floats add_product(const int pairs, Floats sum, Floats a, Floats b) {
+#ifdef __AVX512BF16__
+    if (pairs) return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+    (void)pairs;
+#endif
+    return sum + a * b;
+}
+
+/* sum[r][p] += a[r][i] * b[i][p] for all i. */
+INLINE void multiply(const int pairs, const int queries, const int span, const float *a, int64_t a_row, int64_t count,
+                     const float *b, int64_t b_row, Floats sum[QUERIES][2 * SPAN]) {
+    for (int64_t i = 0; i < count; i++) {
+        Floats vector[2 * SPAN];
+        UNROLL for (int p = 0; p < span; p++) vector[p] = floats_at(b + i * b_row + p * LANES);
+        UNROLL for (int r = 0; r < queries; r++) {
+            const Floats factor = every_float(a[r * a_row + i]);
+            UNROLL for (int p = 0; p < span; p++) sum[r][p] = add_product(pairs, sum[r][p], vector[p], factor);
+        }
+    }
+}
+
+INLINE void score_span(const int pairs, const int queries, const int span, const float *q, int64_t words, const float *keys,
+                       float scale, float (*scores)[BLOCK], int at) {
+    Floats sum[QUERIES][2 * SPAN];
+    UNROLL for (int r = 0; r < queries; r++)
+        UNROLL for (int p = 0; p < span; p++) sum[r][p] = (Floats){0};
+    multiply(pairs, queries, span, q, words, words, keys + at, BLOCK, sum);
+    UNROLL for (int r = 0; r < queries; r++)
+        UNROLL for (int p = 0; p < span; p++) put_floats(scores[r] + at + p * LANES, sum[r][p] * scale);
+}
+
+INLINE void gather_span(const int queries, const int span, const float *values, int64_t width, const float *weights,
+                        int64_t count, const float *kept, float *sums) {
+    Floats sum[QUERIES][2 * SPAN];
+    UNROLL for (int r = 0; r < queries; r++)
+        UNROLL for (int p = 0; p < span; p++) sum[r][p] = floats_at(sums + r * width + p * LANES) * kept[r];
+    multiply(0, queries, span, weights, BLOCK, count, values, width, sum);
+    UNROLL for (int r = 0; r < queries; r++)
+        UNROLL for (int p = 0; p < span; p++) put_floats(sums + r * width + p * LANES, sum[r][p]);
+}
+
+/* Scores of a block become weights; those of keys that a query does not see are none. ``kept`` is what sums so far are
+ * multiplied with. Queries go side by side, as each waits for its own largest score. */
+INLINE void weigh_block(const int queries, Lot *lot, int64_t block, float (*scores)[BLOCK], float *kept) {
+    enum { ALL = (QUERIES + LANES - 1) / LANES * LANES };
+    float before[ALL] = {0}, origin[ALL] = {0}, fallen[ALL];
+    for (int r = 0; r < queries; r++) {
+        float *row = scores[r];
+        const int64_t begin = lot->first[r] - block, end = lot->stop[r] - block;
+        for (int64_t i = 0; i < begin && i < BLOCK; i++) row[i] = -INFINITY;
+        for (int64_t i = end > 0 ? end : 0; i < BLOCK; i++) row[i] = -INFINITY;
+    }
+    UNROLL for (int r = 0; r < queries; r++) {
+        Floats largest = every_float(-INFINITY);
+        UNROLL for (int i = 0; i < BLOCK; i += LANES) {
+            const Floats x = floats_at(scores[r] + i);
+            largest = chosen(largest < x, x, largest);
+        }
+        const float found = largest_lane(largest), top = lot->top[r];
+        before[r] = top;
+        lot->top[r] = found > top ? found : top;
+        origin[r] = lot->top[r] == -INFINITY ? 0 : lot->top[r];
+    }
+    for (int i = 0; i < ALL && i < queries; i += LANES)
+        put_floats(fallen + i, exponential(floats_at(before + i) - floats_at(origin + i)));
+    for (int r = 0; r < queries; r++) {
+        Floats sum = {0};
+        UNROLL for (int i = 0; i < BLOCK; i += LANES) {
+            const Floats weight = exponential(floats_at(scores[r] + i) - origin[r]);
+            put_floats(scores[r] + i, weight);
+            sum += weight;
+        }
+        kept[r] = fallen[r];
+        lot->total[r] = lot->total[r] * kept[r] + sum_of_lanes(sum);
+    }
+}
+
+INLINE void attend_block(const int queries, const Attend *a, const Held *held, Lot *lot, int64_t block) {
+    const int span = queries > 2 || BLOCK < 2 * SPAN * LANES ? SPAN : 2 * SPAN, panel = span * LANES;
+    const int64_t words = key_words(a), begin = lot->begin > block ? lot->begin - block : 0;
+    const int64_t end = smaller(lot->end - block, BLOCK);
+    const float *q = held->q + lot->at * words;
+    float *sums = held->sums + lot->at * a->v_width, scores[QUERIES][BLOCK], kept[QUERIES];
+    for (int at = 0; at < end; at += panel) /* later scores are set by weigh_block */
+        if (in_pairs(a))
+            score_span(1, queries, span, q, words, held->keys, a->scale, scores, at);
+        else
+            score_span(0, queries, span, q, words, held->keys, a->scale, scores, at);
+    weigh_block(queries, lot, block, scores, kept);
+    const float *values = held->values + begin * a->v_width, *weights = scores[0] + begin;
+    int64_t d = 0;
+    for (; d + panel <= a->v_width; d += panel)
+        gather_span(queries, span, values + d, a->v_width, weights, end - begin, kept, sums + d);
+    for (; d < a->v_width; d += 32) /* as many as widths are multiples of */
+        gather_span(queries, 32 / LANES < span ? 32 / LANES : span, values + d, a->v_width, weights, end - begin, kept, sums + d);
+}
+
+static void attend_lot(const Attend *a, const Held *held, Lot *lot, int64_t block) {
+    switch (lot->count) {
+    case 1: attend_block(1, a, held, lot, block); break;
+    case 2: attend_block(2, a, held, lot, block); break;
+    case 3: attend_block(3, a, held, lot, block); break;
+    case 4: attend_block(4, a, held, lot, block); break;
+    case 5: attend_block(5, a, held, lot, block); break;
+    default: attend_block(QUERIES, a, held, lot, block);
+    }
+}
+
+INLINE void widen(const uint16_t *from, int64_t width, float *to) {
+    for (int64_t d = 0; d < width; d += LANES) put_floats(to + d, bfloat16_at(from + d));
+}
+
+/* LANES keys to columns of [width, BLOCK]: keys of ``width`` words, which ``halve`` makes two numbers of each. */
+INLINE void turn(const int halve, const float *const *keys, int64_t width, float *columns) {
+    for (int64_t d = 0; d < width; d += LANES) {
+        Floats rows[LANES];
+        UNROLL for (int i = 0; i < LANES; i++) rows[i] = floats_at(keys[i] + d);
+        transpose(rows);
+        UNROLL for (int i = 0; i < LANES; i++)
+            if (halve) {
+                put_floats(columns + 2 * (d + i) * BLOCK, lower_numbers((Words)rows[i]));
+                put_floats(columns + (2 * (d + i) + 1) * BLOCK, upper_numbers((Words)rows[i]));
+            } else {
+                put_floats(columns + (d + i) * BLOCK, rows[i]);
+            }
+    }
+}
+
+INLINE const uint16_t *plain_at(const Side *side, int64_t page, int i, int64_t kv_head) {
+    return (const uint16_t *)(side->codes + (page * PAGE + i) * side->slot + kv_head * side->head);
+}
+
+/* Ask for a page, whose place no processor foresees, while the block before it is attended. */
+INLINE void fetch_page(const Side *side, int64_t page, int64_t kv_head) {
+    const int64_t bytes = side->width * side->bits / 8;
+    for (int i = 0; i < PAGE; i++)
+        for (int64_t at = 0; at < bytes; at += 64)
+            __builtin_prefetch(side->codes + (page * PAGE + i) * side->slot + kv_head * side->head + at, 0, 2);
+}
+
+static void see(const Held *held, int64_t block, uint8_t seen[BLOCK]) {
+    memset(seen, 0, BLOCK);
+    for (int64_t i = 0; i < held->lots; i++) {
+        const Lot *lot = held->lot + i;
+        for (int r = 0; r < lot->count; r++) {
+            const int64_t begin = lot->first[r] > block ? lot->first[r] - block : 0, end = smaller(lot->stop[r] - block, BLOCK);
+            if (begin < end) memset(seen + begin, 1, end - begin);
+            if (end - begin == BLOCK) return;
+        }
+    }
+}
+
+/* Keys and values of a block up to key ``stop``; zeros where no query of the task sees one, whatever is there. ``last``: of
+ * all its keys. */
+static void read_block(const Source *s, const Held *held, const int32_t *pages, int64_t kv_head, int64_t block, int64_t stop,
+                       int64_t last) {
+    const Attend *a = s->a;
+    const int64_t words = key_words(a);
+    uint8_t seen[BLOCK];
+    see(held, block, seen);
+    for (int i = 0; i < BLOCK && block + i < stop; i += PAGE) {
+        static const float nothing[WIDEST_KEY];
+        const float *keys[PAGE];
+        float *values = held->values + i * a->v_width;
+        const int64_t page = (block + i) / PAGE, next = (block + BLOCK + i) / PAGE;
+        if (memchr(seen + i, 1, PAGE)) {
+            for (int j = 0; j < PAGE && a->kind == PLAIN; j++)
+                widen(plain_at(&s->values, pages[page], j, kv_head), a->v_width, values + j * a->v_width);
+            if (a->kind != PLAIN) unpack_head(&s->values, &s->value_layout, pages, page, kv_head, values, a->v_width);
+            if (a->kind != PLAIN) unpack_head(&s->keys, &s->key_layout, pages, page, kv_head, held->numbers, words);
+        }
+        if (next * PAGE < last) fetch_page(&s->keys, pages[next], kv_head), fetch_page(&s->values, pages[next], kv_head);
+        for (int j = 0; j < PAGE; j++)
+            if (seen[i + j]) {
+                keys[j] = a->kind == PLAIN ? (const float *)plain_at(&s->keys, pages[page], j, kv_head) : held->numbers + j * words;
+            } else {
+                keys[j] = nothing;
+                memset(values + j * a->v_width, 0, a->v_width * sizeof(float));
+            }
+        for (int j = 0; j < PAGE; j += LANES)
+            if (in_pairs(a) || a->kind != PLAIN)
+                turn(0, keys + j, words, held->keys + i + j);
+            else
+                turn(1, keys + j, words / 2, held->keys + i + j);
+    }
+}
+
+/* What a task needs for so many queries, from scratch. NULL where memory ran out. */
+INLINE Held hold(const Attend *a, int64_t queries) {
+    const int64_t lots = (queries + QUERIES - 1) / QUERIES, words = key_words(a), width = a->v_width;
+    Held held = {.count = queries, .lots = lots};
+    held.q = scratch((queries * (words + 2 * width) + BLOCK * (words + width) + PAGE * words) * sizeof(float) + lots * sizeof(Lot));
+    if (!held.q) return held;
+    held.sums = held.q + queries * words;
+    held.merged = held.sums + queries * width;
+    held.keys = held.merged + queries * width;
+    held.values = held.keys + BLOCK * words;
+    held.numbers = held.values + BLOCK * width;
+    held.lot = (Lot *)(held.numbers + PAGE * words);
+    for (int64_t i = 0; i < lots; i++) {
+        Lot *lot = held.lot + i;
+        lot->at = queries * i / lots, lot->count = queries * (i + 1) / lots - lot->at;
+        lot->begin = INT64_MAX, lot->end = 0;
+    }
+    return held;
+}
+
+/* The query of a row's head, ``place`` counts both. */
+INLINE void read_query(const Attend *a, int64_t place, float *q) {
+    if (a->wide)
+        memcpy(q, (const float *)a->q + place * a->k_width, a->k_width * sizeof(float));
+    else if (in_pairs(a))
+        memcpy(q, (const uint16_t *)a->q + place * a->k_width, a->k_width * sizeof(uint16_t));
+    else
+        widen((const uint16_t *)a->q + place * a->k_width, a->k_width, q);
+}
+
+INLINE void see_keys(Lot *lot, int r, int64_t first, int64_t stop) {
+    lot->first[r] = first, lot->stop[r] = stop;
+    if (first >= stop) return;
+    lot->begin = smaller(lot->begin, first);
+    if (stop > lot->end) lot->end = stop;
+}
+
+/* The keys [from, stop) that a task's queries see, within one part. */
+static void attend_part(const Source *s, Held *held, const int32_t *pages, int64_t kv_head, int64_t from, int64_t stop,
+                        int64_t last) {
+    for (int64_t i = 0; i < held->lots; i++)
+        for (int r = 0; r < QUERIES; r++) held->lot[i].top[r] = -INFINITY, held->lot[i].total[r] = 0;
+    memset(held->sums, 0, held->count * s->a->v_width * sizeof(float));
+    for (int64_t page = from / PAGE, some = 0; some < BLOCK / PAGE && page * PAGE < stop; page++, some++)
+        fetch_page(&s->keys, pages[page], kv_head), fetch_page(&s->values, pages[page], kv_head);
+    for (int64_t block = from / BLOCK * BLOCK; block < stop; block += BLOCK) {
+        read_block(s, held, pages, kv_head, block, stop, last);
+        for (int64_t i = 0; i < held->lots; i++)
+            if (held->lot[i].begin < block + BLOCK && held->lot[i].end > block) attend_lot(s->a, held, held->lot + i, block);
+    }
+}
+
+/* Merge a part (top, total, sums [width]) with those before it. Not inlined: wherever it is called it is the same code, and
+ * gives the same bits. */
+static __attribute__((noinline)) void merge_part(float *tops, float *totals, float *merged, float top, float total,
+                                                 const float *sums, int64_t width) {
+    const float most = *tops > top ? *tops : top, origin = most == -INFINITY ? 0 : most;
+    const float before = exponential(every_float(*tops - origin))[0], now = exponential(every_float(top - origin))[0];
+    *totals = *totals * before + total * now;
+    *tops = most;
+    for (int64_t d = 0; d < width; d += LANES)
+        put_floats(merged + d, floats_at(merged + d) * before + floats_at(sums + d) * now);
+}
+
+/* The result of a row's head, ``place`` counts both, from its sums. */
+INLINE void write_result(const Attend *a, int64_t place, const float *sums, float top, float total) {
+    const int none = total == 0; /* it saw no key: of what is not a number the total is none either */
+    for (int64_t d = 0, at = place * a->v_width; d < a->v_width; d += LANES) {
+        const Floats result = none ? (Floats){0} : floats_at(sums + d) / total;
+        if (a->wide)
+            put_floats((float *)a->out + at + d, result);
+        else
+            put_bfloat16((uint16_t *)a->out + at + d, result);
+    }
+    if (a->lse) a->lse[place] = none ? -INFINITY : top + logf(total);
+}
+
+/* Queries [query, end) of a sequence's, row after row and of a row the heads of a KV head, over parts [part, stop). */
+typedef struct {
+    int64_t row, query, end, kv_head, part, stop;
+    int alone; /* of several tasks for these queries, each with a part: results are merged later */
+} Task;
+
+/* Results of parts: of each part the sums of all query heads, then their largest scores, then their totals. */
+typedef struct {
+    Source source;
+    Task *tasks;
     float *numbers;
     const int64_t *begins; /* of each row: parts before its own */
     int64_t size;          /* floats of a part */
-    const Task *tasks;
-} Results;
+    _Atomic int failed;
+} Work;
 
-static void read_query(const void *of, int64_t place) {
-    const Results *r = of;
-    read_queries(r->a, place, 1, (float *)r->q + place * r->a->k_width);
-}
-
-static void attend_task(const void *of, int64_t index) {
-    const Results *r = of;
-    const Attend *a = r->a;
-    const Task *task = r->tasks + index;
-    const int64_t group = a->heads / a->kv_heads, head = task->kv_head * group + task->chunk * HEADS_A_TASK;
-    float *numbers = r->numbers + (r->begins[task->row] + task->part) * r->size, *tops = numbers + a->heads * a->v_width;
-    const Part part = {
-        .pages = a->pages + a->rows[task->row][0],
-        .first = task->first,
-        .stop = task->stop,
-        .last = a->rows[task->row][2] - 1,
-        .kv_head = task->kv_head,
-        .heads = smaller(group - task->chunk * HEADS_A_TASK, HEADS_A_TASK),
-        .q = r->q + (task->row * a->heads + head) * a->k_width,
-        .sums = numbers + head * a->v_width,
-        .top = tops + head,
-        .total = tops + a->heads + head,
-    };
-    for (int64_t h = 0; h < part.heads; h++) part.top[h] = -INFINITY, part.total[h] = 0;
-    memset(part.sums, 0, part.heads * a->v_width * sizeof(float));
-    if (a->kind == PLAIN)
-        attend_plain(a, &part);
-    else
-        attend_packed(a, &part);
-}
-
+INLINE int64_t first_part(const Attend *a, int64_t row) { return a->rows[row][1] / PART; }
 INLINE int64_t parts_of(const Attend *a, int64_t row) {
     const int64_t first = a->rows[row][1], stop = a->rows[row][2];
     return stop > first ? (stop - 1) / PART - first / PART + 1 : 0;
 }
 
-/* One head's result from the parts of its row, in their order. */
-static void finish(const void *of, int64_t place) {
-    const Results *r = of;
-    const Attend *a = r->a;
-    const int64_t row = place / a->heads, head = place % a->heads, count = parts_of(a, row);
-    const float *sums = r->numbers + r->begins[row] * r->size + head * a->v_width;
-    const float *top = r->numbers + r->begins[row] * r->size + a->heads * a->v_width + head, *total = top + a->heads;
-    float most = -INFINITY, all = 0, result[WIDEST_KEY] = {0};
-    for (int64_t i = 0; i < count; i++) {
-        const float x = top[i * r->size];
-        if (x > most || x != x) most = x;
+/* A part of packed keys and values for few rows, one by one; ``numbers`` as Work has them. */
+static void attend_codes(const Work *work, const Task *task) {
+    const Attend *a = work->source.a;
+    const int64_t group = a->heads / a->kv_heads;
+    for (int64_t query = task->query, end; query < task->end; query = end) {
+        const int64_t row = task->row + query / group, head = task->kv_head * group + query % group;
+        const int64_t part = task->part - first_part(a, row), stop = a->rows[row][2], from = task->part * PART;
+        end = smaller(query + smaller(group - query % group, MOST_QUERIES), task->end);
+        if (part < 0 || part >= parts_of(a, row)) continue;
+        float q[MOST_QUERIES * WIDEST_PACKED], *numbers = work->numbers + (work->begins[row] + part) * work->size;
+        for (int64_t i = 0; i < end - query; i++) read_query(a, row * a->heads + head + i, q + i * a->k_width);
+        const Part keys = {
+            .pages = a->pages + a->rows[row][0],
+            .first = from > a->rows[row][1] ? from : a->rows[row][1],
+            .stop = smaller(from + PART, stop),
+            .last = stop - 1,
+            .kv_head = task->kv_head,
+            .heads = end - query,
+            .q = q,
+            .sums = numbers + head * a->v_width,
+            .top = numbers + a->heads * a->v_width + head,
+            .total = numbers + a->heads * (a->v_width + 1) + head,
+        };
+        for (int64_t i = 0; i < keys.heads; i++) keys.top[i] = -INFINITY, keys.total[i] = 0;
+        attend_packed(a, &keys);
     }
-    for (int64_t i = 0; i < count; i++) {
-        const float x = top[i * r->size], weight = x == most ? 1 : exponential(every_float(x - most))[0];
-        all += weight * total[i * r->size];
-        for (int64_t d = 0; d < a->v_width; d += LANES)
-            put_floats(result + d, floats_at(result + d) + floats_at(sums + i * r->size + d) * weight);
-    }
-    write_result(a, place, result, count ? all : 1);
-    if (a->lse) a->lse[place] = count ? most + logf(all) : -INFINITY;
 }
 
-/* The tasks of rows [row, end), which are of one sequence: those over the same keys follow each other, and so do the KV
- * heads of some tokens, whose scales and minima share the processor's cache lines. */
-static Task *list_tasks(const Attend *a, int64_t row, int64_t end, Task *next) {
-    const int64_t chunks = (a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK;
-    int64_t begin = INT64_MAX, stop = 0;
-    for (int64_t i = row; i < end; i++) {
-        if (!parts_of(a, i)) continue;
-        begin = smaller(begin, a->rows[i][1] / PART);
-        if (a->rows[i][2] > stop) stop = a->rows[i][2];
+static void attend_task(const void *of, int64_t index) {
+    Work *work = (Work *)of;
+    const Attend *a = work->source.a;
+    const Task *task = work->tasks + index;
+    if (a->kind != PLAIN && task->alone) {
+        attend_codes(work, task);
+        return;
     }
-    for (int64_t p = begin; p * PART < stop; p++)
-        for (int64_t j = 0; j < a->kv_heads * chunks; j++)
-            for (int64_t i = row; i < end; i++) {
-                const int64_t from = p * PART > a->rows[i][1] ? p * PART : a->rows[i][1];
-                const int64_t to = smaller((p + 1) * PART, a->rows[i][2]);
-                if (from < to) *next++ = (Task){i, p - a->rows[i][1] / PART, from, to, j / chunks, j % chunks};
+    const int64_t group = a->heads / a->kv_heads, words = key_words(a);
+    Held held = hold(a, task->end - task->query);
+    if (!held.q) {
+        atomic_store(&work->failed, 1);
+        return;
+    }
+    int64_t begin = INT64_MAX, end = 0;
+    for (int64_t i = 0; i < held.lots; i++) {
+        Lot *lot = held.lot + i;
+        for (int r = 0; r < lot->count; r++) {
+            const int64_t query = task->query + lot->at + r, row = task->row + query / group;
+            read_query(a, row * a->heads + task->kv_head * group + query % group, held.q + (lot->at + r) * words);
+            see_keys(lot, r, a->rows[row][1], a->rows[row][2]);
+        }
+        begin = smaller(begin, lot->begin);
+        if (lot->end > end) end = lot->end;
+    }
+    int merged = 0;
+    for (int64_t part = task->part; part < task->stop; part++) {
+        const int64_t from = part * PART > begin ? part * PART : begin, stop = smaller((part + 1) * PART, end);
+        const int32_t *pages = a->pages + a->rows[task->row][0];
+        attend_part(&work->source, &held, pages, task->kv_head, from, stop, end);
+        for (int64_t i = 0; i < held.lots; i++) {
+            Lot *lot = held.lot + i;
+            for (int r = 0; r < lot->count; r++)
+                if (!merged)
+                    lot->tops[r] = lot->top[r], lot->totals[r] = lot->total[r];
+                else
+                    merge_part(lot->tops + r, lot->totals + r, held.merged + (lot->at + r) * a->v_width, lot->top[r],
+                               lot->total[r], held.sums + (lot->at + r) * a->v_width, a->v_width);
+        }
+        if (!merged++) {
+            float *sums = held.sums;
+            held.sums = held.merged, held.merged = sums;
+        }
+    }
+    for (int64_t i = 0; i < held.lots; i++)
+        for (int r = 0; r < held.lot[i].count; r++) {
+            const Lot *lot = held.lot + i;
+            const int64_t query = task->query + lot->at + r, row = task->row + query / group;
+            const int64_t head = task->kv_head * group + query % group;
+            const float *sums = held.merged + (lot->at + r) * a->v_width;
+            if (!task->alone) {
+                write_result(a, row * a->heads + head, sums, lot->tops[r], merged ? lot->totals[r] : 0);
+                continue;
             }
+            const int64_t part = task->part - first_part(a, row);
+            if (part < 0 || part >= parts_of(a, row)) continue;
+            float *numbers = work->numbers + (work->begins[row] + part) * work->size;
+            memcpy(numbers + head * a->v_width, sums, a->v_width * sizeof(float));
+            numbers[a->heads * a->v_width + head] = lot->tops[r];
+            numbers[a->heads * (a->v_width + 1) + head] = lot->totals[r];
+        }
+}
+
+/* One head's result from the parts of its row, in their order. */
+static void finish(const void *of, int64_t place) {
+    const Work *work = of;
+    const Attend *a = work->source.a;
+    const int64_t row = place / a->heads, head = place % a->heads, count = work->begins[row + 1] - work->begins[row];
+    if (!count) return; /* its task went through all parts */
+    float *sums = work->numbers + work->begins[row] * work->size + head * a->v_width;
+    float *top = work->numbers + work->begins[row] * work->size + a->heads * a->v_width + head, *total = top + a->heads;
+    for (int64_t i = 1; i < count; i++)
+        merge_part(top, total, sums, top[i * work->size], total[i * work->size], sums + i * work->size, a->v_width);
+    write_result(a, place, sums, *top, *total);
+}
+
+/* Rows that follow each other and are of one sequence, and the parts [part, stop) of keys that any of them sees. */
+typedef struct {
+    int64_t row, end, part, stop;
+} Rows;
+
+INLINE Rows rows_from(const Attend *a, int64_t row) {
+    Rows rows = {row, row, INT64_MAX, 0};
+    for (; rows.end < a->count && a->rows[rows.end][0] == a->rows[row][0]; rows.end++) {
+        const int64_t parts = parts_of(a, rows.end), first = first_part(a, rows.end);
+        if (!parts) continue;
+        rows.part = smaller(rows.part, first);
+        if (first + parts > rows.stop) rows.stop = first + parts;
+    }
+    rows.part = smaller(rows.part, rows.stop);
+    return rows;
+}
+INLINE int is_few(const Rows *rows) { return rows->end - rows->row <= FEW_ROWS; }
+
+/* Tasks of up to ``size`` queries; those over the same keys follow each other, and so do the KV heads of some tokens, whose
+ * scales and minima share the processor's cache lines. */
+static Task *list_tasks(const Attend *a, const Rows *rows, int64_t size, Task *next) {
+    const int64_t queries = (rows->end - rows->row) * (a->heads / a->kv_heads), cuts = (queries + size - 1) / size;
+    const int64_t step = is_few(rows) ? 1 : rows->stop - rows->part;
+    int64_t part = rows->part;
+    do {
+        for (int64_t head = 0; head < a->kv_heads; head++)
+            for (int64_t i = 0; i < cuts; i++)
+                *next++ = (Task){rows->row, queries * i / cuts, queries * (i + 1) / cuts, head, part, part + step, is_few(rows)};
+    } while ((part += step) < rows->stop);
     return next;
 }
 
 /* out [count, heads, v_width] = attention of q [count, heads, k_width] to each row's keys; zero for a row without any.
  * 1 where memory ran out. */
 EXPORT int attend_rows(const Attend *a, int threads) {
-    int64_t work = 0, parts = 0;
-    for (int64_t row = 0; row < a->count; row++) {
-        parts += parts_of(a, row);
+    const int64_t group = a->heads / a->kv_heads, size = a->heads * (a->v_width + 2);
+    int64_t work = 0, parts = 0, queries = 0, lists = 0;
+    for (int64_t row = 0; row < a->count; row++)
         if (parts_of(a, row)) work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->k_width;
-    }
-    const int64_t size = a->heads * (a->v_width + 2), rows = a->count * a->heads, queries = rows * a->k_width;
-    const int64_t count = parts * a->kv_heads * ((a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK);
-    Task *tasks = scratch(count * sizeof(Task) + a->count * sizeof(int64_t) + (queries + parts * size) * sizeof(float));
-    if (!tasks) return 1;
-    int64_t *begins = (int64_t *)(tasks + count);
-    for (int64_t row = 0, at = 0; row < a->count; at += parts_of(a, row++)) begins[row] = at;
-    Task *next = tasks;
-    for (int64_t row = 0, end; row < a->count; row = end) {
-        for (end = row + 1; end < a->count && a->rows[end][0] == a->rows[row][0];) end++;
-        next = list_tasks(a, row, end, next);
-    }
-    float *q = (float *)(begins + a->count);
-    const Results r = {a, q, q + queries, begins, size, tasks};
     threads = work < WORTH_A_THREAD ? 1 : threads;
-    share_out(read_query, &r, rows, queries < WORTH_A_THREAD ? 1 : threads);
-    share_out(attend_task, &r, next - tasks, threads);
-    share_out(finish, &r, rows, parts * size < WORTH_A_THREAD ? 1 : threads);
+    for (Rows rows = {0}; rows.end < a->count;) {
+        rows = rows_from(a, rows.end);
+        const int64_t times = is_few(&rows) && rows.stop > rows.part ? rows.stop - rows.part : 1;
+        lists += times * a->kv_heads;
+        queries += times * a->kv_heads * (rows.end - rows.row) * group;
+        for (int64_t row = rows.row; is_few(&rows) && row < rows.end; row++) parts += parts_of(a, row) ? parts_of(a, row) : 1;
+    }
+    const int64_t wanted = queries / (2 * threads) + 1, least = wanted < LEAST_QUERIES ? LEAST_QUERIES : wanted;
+    const int64_t most = threads < 2 || least > MOST_QUERIES ? MOST_QUERIES : least;
+    /* cuts of a list are at most its queries / most + 1 */
+    Task *tasks = malloc((queries / most + lists) * sizeof(Task) + (a->count + 1) * sizeof(int64_t) + parts * size * sizeof(float));
+    if (!tasks) return 1;
+    int64_t *begins = (int64_t *)(tasks + queries / most + lists);
+    Work all = {.source = {.a = a, .keys = keys_of(a, 1), .values = values_of(a, 1)}, .tasks = tasks,
+                .numbers = (float *)(begins + a->count + 1), .begins = begins, .size = size};
+    if (a->kind != PLAIN) {
+        all.source.key_layout = layout_of(a->k_width, a->k_bits);
+        all.source.value_layout = layout_of(a->v_width, a->v_bits);
+    }
+    Task *next = tasks;
+    begins[0] = 0;
+    for (Rows rows = {0}; rows.end < a->count;) {
+        rows = rows_from(a, rows.end);
+        for (int64_t row = rows.row; row < rows.end; row++) {
+            const int64_t own = parts_of(a, row);
+            begins[row + 1] = begins[row] + (is_few(&rows) ? own ? own : 1 : 0);
+            float *numbers = all.numbers + begins[row] * size;
+            if (own || !is_few(&rows)) continue;
+            memset(numbers, 0, size * sizeof(float));
+            for (int64_t head = 0; head < a->heads; head++) numbers[a->heads * a->v_width + head] = -INFINITY;
+        }
+        next = list_tasks(a, &rows, most, next);
+    }
+    share_out(attend_task, &all, next - tasks, threads);
+    share_out(finish, &all, a->count * a->heads, parts * size < WORTH_A_THREAD ? 1 : threads);
+    free(tasks);
+    return all.failed;
+}
+
+/* One head with its query over the first ``count`` keys of some pages, into its result. Nonzero where memory ran out. */
+int attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head) {
+    const Source source = {.a = a, .keys = keys_of(a, 1), .values = values_of(a, 1)};
+    Held held = hold(a, 1);
+    if (!held.q) return 1;
+    read_query(a, head, held.q);
+    see_keys(held.lot, 0, 0, count);
+    attend_part(&source, &held, pages, kv_head, 0, count, count);
+    write_result(a, head, held.sums, held.lot->top[0], held.lot->total[0]);
     return 0;
 }
 

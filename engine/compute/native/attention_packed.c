@@ -1,7 +1,36 @@
-/* Attention of single rows over packed keys and values, which are read as they are. */
+/* Attention of single rows over packed keys and values, which are read as they are: for few rows that is less work than to
+ * unpack them. */
 #include "attention_packed.h"
 
-enum { HEADS_PACKED = 4 };
+enum { HEADS_PACKED = 4, STRETCH = 128 };
+
+/* Query heads that share each read of a key, out of ``left``; and keys that go with so many, so that HELD sums are held. */
+INLINE int heads_now(int64_t left) { return left >= HEADS_PACKED ? HEADS_PACKED : (int)left; }
+INLINE int keys_with(int heads) { return HELD / (heads == 3 ? 4 : heads); }
+INLINE int64_t slot_of(const Part *part, int64_t key) { return (int64_t)part->pages[key / PAGE] * PAGE + key % PAGE; }
+
+/* Scores of one head become weights against the largest score so far; the sums so far follow it. */
+INLINE void weigh(float *scores, int now, float *top, float *total, float *sums) {
+    for (int i = now; i % LANES; i++) scores[i] = -INFINITY;
+    Floats largest = every_float(*top), sum = {0};
+    for (int i = 0; i < now; i += LANES) {
+        const Floats x = floats_at(scores + i);
+        largest = chosen(largest < x, x, largest);
+    }
+    const float before = *top, after = largest_lane(largest);
+    for (int i = 0; i < now; i += LANES) {
+        const Floats weight = exponential(floats_at(scores + i) - after);
+        put_floats(scores + i, weight);
+        sum += weight;
+    }
+    float kept = 1;
+    if (after != before) {
+        kept = exponential(every_float(before - after))[0];
+        for (int64_t d = 0; d < WIDEST_PACKED; d += LANES) put_floats(sums + d, floats_at(sums + d) * kept);
+    }
+    *top = after;
+    *total = *total * kept + sum_of_lanes(sum);
+}
 
 /* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL
  * where queries already carry the scales of channels; constants after inlining: kind, bits, heads, and whether meta is NULL. */
@@ -27,7 +56,7 @@ INLINE void score_page(const int kind, const int bits, const int heads, const La
             }
         }
         float all[HELD];
-        add_up(sum, all);
+        for (int j = 0; j < HELD; j += LANES) put_floats(all + j, sums_of(sum + j));
         for (int h = 0; h < heads; h++)
             for (int j = 0; j < lot; j++) {
                 float x = all[h * lot + j];
@@ -163,7 +192,7 @@ INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, con
             score_one(kind, k_bits, heads, a, part, k, (const float(*)[WIDEST_PACKED])q, &carried, at, (int)(end - at),
                       scores[0] + (at - first));
         }
-        for (int h = 0; h < heads; h++) weigh(scores[h], (int)(stop - first), top + h, total + h, sums[h], WIDEST_PACKED);
+        for (int h = 0; h < heads; h++) weigh(scores[h], (int)(stop - first), top + h, total + h, sums[h]);
         for (int64_t at = first, end; at < stop; at = end) {
             end = smaller((at / PAGE + 1) * PAGE, stop);
             Meta meta;
@@ -208,6 +237,6 @@ void attend_packed(const Attend *a, const Part *part) {
     const int kivi = a->k_bits == 4 ? a->v_bits == 4 ? 3 : 5 : a->v_bits == 2 ? 4 : 6;
     const int kind = a->kind == KIVI ? kivi : (int)a->kind - INT8;
     const Layout k = layout_of(a->k_width, a->k_bits), v = layout_of(a->v_width, a->v_bits);
-    for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_PACKED))
-        functions[kind][heads_now(part->heads - h, HEADS_PACKED) - 1](a, part, h, &k, &v);
+    for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h))
+        functions[kind][heads_now(part->heads - h) - 1](a, part, h, &k, &v);
 }

@@ -1,4 +1,4 @@
-/* How packed keys and values become float32 in registers; what attention_packed.c and attention_unpack.c share.
+/* How packed keys and values become float32 in registers; what attention.c, attention_packed.c and attention_unpack.c share.
  *
  * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/stores/packed.py). Blocks of
  * LANES bytes are LANES channels of every plane; numbers are kept in that order here, [blocks, planes, LANES], filled up
@@ -112,3 +112,16 @@ INLINE Side values_of(const Attend *a, int64_t wide) {
 /* The float32 numbers of a KV head in page ``page`` of some: tokens ``row`` numbers apart, of a side that is wide. */
 void unpack_head(const Side *side, const Layout *layout, const int32_t *pages, int64_t page, int64_t kv_head, float *out,
                  int64_t row);
+
+/* Some query heads of a row, which share a KV head, over some of its keys. */
+typedef struct {
+    const int32_t *pages;   /* of the row */
+    int64_t first, stop;    /* keys, within one part */
+    int64_t last;           /* of all keys of the row; those behind this part are fetched ahead */
+    int64_t kv_head, heads; /* heads: how many query heads */
+    const float *q;         /* [heads, k_width] */
+    float *sums;            /* [heads, v_width]: values weighted by e^(score - top) */
+    float *top, *total;     /* [heads]: the largest score, and the sum of the weights */
+} Part;
+
+void attend_packed(const Attend *a, const Part *part);

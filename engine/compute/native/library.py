@@ -58,7 +58,6 @@ class WeightLanes(ctypes.Structure):
 _ADDRESS, _SIZE, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
-    "attend_tiles": (_INT, _ADDRESS, _INT),
     "quest_rows": (_INT, _ADDRESS, _INT),
     "chain_rows": (None, _ADDRESS, _ADDRESS, _SIZE, _SIZE, _SIZE, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
@@ -237,18 +236,16 @@ class NativeLibrary:
         scale: float,
         out: Tensor,
         lse: Tensor | None = None,
-        many: bool = False,
     ) -> None:
         """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
         ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
         begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out [T, H, d_v]``; it and q are
         both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
-        ``lse [T, H]`` float32, if given, gets its first n rows written too. ``many``: rows of a sequence follow each
-        other, and those who have many are read together (attention_tiles.c), where each is attended for itself else.
+        ``lse [T, H]`` float32, if given, gets its first n rows written too. Rows of a sequence follow each other.
         """
         problem = attend_of(q, kv, pages, rows, scale, out, lse)
-        self._run("attend_tiles" if many else "attend_rows", "The native attention", ctypes.byref(problem))
+        self._run("attend_rows", "The native attention", ctypes.byref(problem))
 
     def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
         """``[rows, 3]`` int64 as :meth:`attend` takes them, of chains as ``row_start [S + 1]`` and ``kv_len [S]`` int32

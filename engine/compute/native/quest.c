@@ -3,7 +3,7 @@
 #include "threads.h"
 
 /* Query heads that share each read of bounds. */
-enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256 };
+enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256, STRETCH = 128 };
 
 typedef struct {
     Attend attend;          /* its rows: where a row's pages begin, how many of them each head reads, its keys' stop */
@@ -40,68 +40,61 @@ static uint64_t least_of_best(const float *scores, int64_t pages, uint64_t *heap
     return heap[0];
 }
 
-/* scores[h * ranked + page]: what no key of a page exceeds, as min(q, 0) and max(q, 0) times the page's bounds. */
-INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const float *q,
-                       int64_t ranked, float *scores) {
-    const int64_t width = z->attend.k_width;
-    float signs[HEADS_RANKED * 2 * WIDEST_CHOOSING];
-    Attend bounds = z->attend; /* of which each is a key, twice as wide */
-    bounds.k_width = 2 * width;
-    bounds.scale = 1;
-    for (int h = 0; h < heads; h++)
-        for (int64_t d = 0; d < width; d++) {
-            const float x = q[h * width + d];
-            signs[h * 2 * width + d] = x < 0 ? x : 0;
-            signs[h * 2 * width + width + d] = x < 0 ? 0 : x;
-        }
-    for (int64_t first = 0; first < ranked; first += STRETCH) {
-        Stretch s;
-        float found[HEADS_RANKED][STRETCH];
-        s.now = (int)smaller(ranked - first, STRETCH);
-        for (int i = 0; i < s.now; i++)
-            s.keys[i] = z->bounds + ((int64_t)pages[first + i] * bounds.kv_heads + kv_head) * bounds.k_width;
-        for (int i = s.now; i % 16; i++) s.keys[i] = s.keys[s.now - 1];
-        score(heads, &bounds, signs, &s, 0, found);
-        for (int h = 0; h < heads; h++) memcpy(scores + h * ranked + first, found[h], s.now * sizeof(float));
+/* scores[h * stride + i]: the product of each of ``heads`` (a constant after inlining) queries with ``now`` rows in bfloat16;
+ * rows[] goes on to a multiple of 16. */
+INLINE void score(const int heads, const float *q, int64_t width, const uint16_t *const *rows, int now, float *scores,
+                  int64_t stride) {
+    const int lot = HELD / (heads == 3 ? 4 : heads);
+    for (int i = 0; i < now; i += lot) {
+        Floats sum[HELD];
+        UNROLL for (int j = 0; j < HELD; j++) sum[j] = (Floats){0};
+        for (int64_t d = 0; d < width; d += LANES)
+            UNROLL for (int j = 0; j < lot; j++) {
+                const Floats row = bfloat16_at(rows[i + j] + d);
+                UNROLL for (int h = 0; h < heads; h++) sum[h * lot + j] += row * floats_at(q + h * width + d);
+            }
+        float all[HELD];
+        for (int j = 0; j < HELD; j += LANES) put_floats(all + j, sums_of(sum + j));
+        for (int h = 0; h < heads; h++)
+            for (int j = 0; j < lot && i + j < now; j++) scores[h * stride + i + j] = all[h * lot + j];
     }
 }
 
-/* One head, with query ``q``, over the first ``count`` keys of some pages. */
-static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head,
-                         const float *q) {
-    float sums[WIDEST_CHOOSING] = {0}, top = -INFINITY, total = 0;
-    const Part part = {
-        .pages = pages,
-        .stop = count,
-        .last = count - 1,
-        .kv_head = kv_head,
-        .heads = 1,
-        .q = q,
-        .sums = sums,
-        .top = &top,
-        .total = &total,
-    };
-    attend_plain(a, &part);
-    write_result(a, head, sums, total);
-    a->lse[head] = top + logf(total);
+/* scores[h * ranked + page]: what no key of a page exceeds, as min(q, 0) and max(q, 0) times the page's bounds. */
+INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, int64_t head, int64_t ranked,
+                       float *scores) {
+    const Attend *a = &z->attend;
+    const int64_t width = a->k_width;
+    float signs[HEADS_RANKED * 2 * WIDEST_CHOOSING];
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t d = 0, at = (head + h) * width; d < width; d += LANES) {
+            const Floats x = a->wide ? floats_at((const float *)a->q + at + d) : bfloat16_at((const uint16_t *)a->q + at + d);
+            put_floats(signs + h * 2 * width + d, chosen(x < 0, x, (Floats){0}));
+            put_floats(signs + h * 2 * width + width + d, chosen(x < 0, (Floats){0}, x));
+        }
+    for (int64_t first = 0; first < ranked; first += STRETCH) {
+        const uint16_t *bounds[STRETCH];
+        const int now = (int)smaller(ranked - first, STRETCH);
+        for (int i = 0; i < now; i++) bounds[i] = z->bounds + ((int64_t)pages[first + i] * a->kv_heads + kv_head) * 2 * width;
+        for (int i = now; i % 16; i++) bounds[i] = bounds[now - 1];
+        score(heads, signs, 2 * width, bounds, now, scores + first, ranked);
+    }
 }
 
 /* Up to four heads of one KV head, ``head`` (counted over all rows) the first. Nonzero where memory ran out. */
 static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t head, int heads) {
     const Attend *a = &z->attend;
     const int32_t *pages = a->pages + a->rows[row][0];
-    float q[HEADS_RANKED * WIDEST_CHOOSING];
     const int64_t chosen = a->rows[row][1], stop = a->rows[row][2], ranked = (stop - 1) / PAGE;
     uint64_t *heap = scratch(chosen * (sizeof(uint64_t) + sizeof(int32_t)) + heads * ranked * sizeof(float));
     if (!heap) return 1;
-    read_queries(a, head, heads, q);
     float *scores = (float *)(heap + chosen);
     int32_t *read = (int32_t *)(scores + heads * ranked);
     if (1 < chosen && chosen <= ranked) switch (heads) {
-        case 1: rank_pages(1, z, pages, kv_head, q, ranked, scores); break;
-        case 2: rank_pages(2, z, pages, kv_head, q, ranked, scores); break;
-        case 3: rank_pages(3, z, pages, kv_head, q, ranked, scores); break;
-        default: rank_pages(4, z, pages, kv_head, q, ranked, scores);
+        case 1: rank_pages(1, z, pages, kv_head, head, ranked, scores); break;
+        case 2: rank_pages(2, z, pages, kv_head, head, ranked, scores); break;
+        case 3: rank_pages(3, z, pages, kv_head, head, ranked, scores); break;
+        default: rank_pages(4, z, pages, kv_head, head, ranked, scores);
         }
     for (int h = 0; h < heads; h++) {
         int64_t count = 0;
@@ -113,7 +106,7 @@ static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t hea
                 if (rank_of(scores[h * ranked + page], page) >= least) read[count++] = pages[page];
         }
         read[count] = pages[ranked];
-        attend_pages(a, read, count * PAGE + stop - ranked * PAGE, kv_head, head + h, q + h * a->k_width);
+        if (attend_pages(a, read, count * PAGE + stop - ranked * PAGE, kv_head, head + h)) return 1;
     }
     return 0;
 }

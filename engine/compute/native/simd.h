@@ -74,19 +74,39 @@ INLINE Floats every_float(float value) { return value - (Floats){0}; }
 /* Lanes of a where those of mask are -1, and of b where they are 0. */
 INLINE Floats chosen(Ints mask, Floats a, Floats b) { return (Floats)((mask & (Ints)a) | (~mask & (Ints)b)); }
 
-/* The lanes of a and b by turns, in two vectors. */
-INLINE void interleave(Floats a, Floats b, Floats *both) {
+/* Lane j of rows[i] becomes lane i of rows[j]. */
+INLINE void transpose(Floats *rows) {
+    Floats mixed[LANES];
 #if defined(__AVX512VNNI__)
     const __m512i lower = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    both[0] = (Floats)_mm512_permutex2var_ps((__m512)a, lower, (__m512)b);
-    both[1] = (Floats)_mm512_permutex2var_ps((__m512)a, _mm512_add_epi32(lower, _mm512_set1_epi32(8)), (__m512)b);
+    const __m512i upper = _mm512_add_epi32(lower, _mm512_set1_epi32(8));
+#pragma GCC unroll 16
+    for (int n = 1; n < LANES; n *= 2) { /* halves of the rows interleaved, four times */
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES / 2; i++) {
+            const __m512 a = (__m512)rows[i], b = (__m512)rows[i + LANES / 2];
+            mixed[2 * i] = (Floats)_mm512_permutex2var_ps(a, lower, b);
+            mixed[2 * i + 1] = (Floats)_mm512_permutex2var_ps(a, upper, b);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++) rows[i] = mixed[i];
+    }
 #elif defined(__AVX2__)
-    const __m256 outer = _mm256_unpacklo_ps((__m256)a, (__m256)b), inner = _mm256_unpackhi_ps((__m256)a, (__m256)b);
-    both[0] = (Floats)_mm256_permute2f128_ps(outer, inner, 0x20);
-    both[1] = (Floats)_mm256_permute2f128_ps(outer, inner, 0x31);
+    for (int i = 0; i < 8; i += 4) { /* squares of four, in each half */
+        const __m256 a = (__m256)rows[i], b = (__m256)rows[i + 1], c = (__m256)rows[i + 2], d = (__m256)rows[i + 3];
+        const __m256d ab = (__m256d)_mm256_unpacklo_ps(a, b), cd = (__m256d)_mm256_unpacklo_ps(c, d);
+        const __m256d later_ab = (__m256d)_mm256_unpackhi_ps(a, b), later_cd = (__m256d)_mm256_unpackhi_ps(c, d);
+        mixed[i] = (Floats)_mm256_unpacklo_pd(ab, cd), mixed[i + 1] = (Floats)_mm256_unpackhi_pd(ab, cd);
+        mixed[i + 2] = (Floats)_mm256_unpacklo_pd(later_ab, later_cd);
+        mixed[i + 3] = (Floats)_mm256_unpackhi_pd(later_ab, later_cd);
+    }
+    for (int i = 0; i < 4; i++) {
+        rows[i] = (Floats)_mm256_permute2f128_ps((__m256)mixed[i], (__m256)mixed[i + 4], 0x20);
+        rows[i + 4] = (Floats)_mm256_permute2f128_ps((__m256)mixed[i], (__m256)mixed[i + 4], 0x31);
+    }
 #else
-    both[0] = (Floats){a[0], b[0], a[1], b[1]};
-    both[1] = (Floats){a[2], b[2], a[3], b[3]};
+    for (int j = 0; j < LANES; j++) mixed[j] = (Floats){rows[0][j], rows[1][j], rows[2][j], rows[3][j]};
+    for (int j = 0; j < LANES; j++) rows[j] = mixed[j];
 #endif
 }
 
@@ -216,9 +236,13 @@ typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
 /* The next LANES numbers in bfloat16, in their order. */
 INLINE Floats bfloat16_at(const uint16_t *p) {
+#if defined(__AVX512VNNI__) /* a compiler makes two halves of it */
+    return (Floats)((Words)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)) << 16);
+#else
     Halves result;
     memcpy(&result, p, sizeof result);
     return (Floats)(__builtin_convertvector(result, Words) << 16);
+#endif
 }
 /* Rounded to the nearest, and to even in the middle. */
 INLINE void put_bfloat16(uint16_t *p, Floats values) {

@@ -1,13 +1,9 @@
-"""Attention in Kvasir's native code, on a CPU: few rows of a sequence one by one, many rows in tiles.
+"""Attention in Kvasir's native code (native/attention.c), on a CPU: decoding, the checking of chains, and prompts.
 
-It reads pages where they lie and keeps weights and sums in float32. Drafted chains are few rows (native/attention.c),
-prompts many (native/attention_tiles.c).
+It reads pages where they lie and keeps weights and sums in float32. A row's bits depend on its keys alone.
 """
 
 from __future__ import annotations
-
-import itertools
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,22 +15,12 @@ from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
 from engine.compute.native.library import DTYPES, find
 
-FEW_ROWS = 16
-"""Up to this many rows of a sequence are attended one by one."""
 WIDEST, WIDEST_PACKED = 576, 256
 """The widest head of numbers, that of multi-head latent attention, and of codes."""
 
 
-class _Run(NamedTuple):
-    """Rows [begin, end) of sequences that follow each other and have few rows each, or many."""
-
-    begin: int
-    end: int
-    many: bool
-
-
 class NativeAttention(AttentionBackend):
-    """Chains of rows, few or many."""
+    """Chains of any number of rows."""
 
     name = "native"
     captures = True
@@ -42,7 +28,6 @@ class NativeAttention(AttentionBackend):
     def __init__(self) -> None:
         self._library, self._absent = find()
         self._rows: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
-        self._runs: PerBatch[list[_Run]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
@@ -82,34 +67,14 @@ class NativeAttention(AttentionBackend):
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Implements `AttentionBackend.attend`."""
-        host = batch.host
         assert self._library is not None, "see declines"
         q = q.contiguous()
         shape = (*q.shape[:2], kv.v_dim)
-        out = q.new_zeros(shape) if q.shape[0] > host.T else q.new_empty(shape)
+        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
-        rows, pages = self._rows_of(batch, spec.window, keys), batch.page_table[group]
-        if host.max_rows <= FEW_ROWS:
-            self._library.attend(q, kv, pages, rows, spec.scale, out, lse)
-            return out, lse
-        for begin, end, many in self._runs_of(batch):
-            part = None if lse is None else lse[begin:]
-            self._library.attend(q[begin:], kv, pages, rows[begin:end], spec.scale, out[begin:], part, many)
+        rows = self._rows_of(batch, spec.window, keys)
+        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse)
         return out, lse
-
-    def _runs_of(self, batch: Batch) -> list[_Run]:
-        """Of all rows of a step, made once for it."""
-        made = self._runs.of(batch)
-        if "all" not in made:
-            starts, runs = batch.host.row_start, list[_Run]()
-            for begin, end in itertools.pairwise(starts[: batch.host.S + 1]):
-                many = end - begin > FEW_ROWS
-                if runs and runs[-1].many == many:
-                    runs[-1] = runs[-1]._replace(end=end)
-                else:
-                    runs.append(_Run(begin, end, many))
-            made["all"] = runs
-        return made["all"]
 
     def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
