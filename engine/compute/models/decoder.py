@@ -91,7 +91,7 @@ class PreNormLayer:
 
     @property
     def waits(self) -> bool:
-        return isinstance(self.mlp, SparseMLP) and self.mlp.grouped is None
+        return isinstance(self.mlp, SparseMLP) and self.mlp.waits
 
 
 class Decoder(CausalLM):

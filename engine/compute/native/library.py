@@ -14,6 +14,7 @@ from engine.cache.stores.states import LayerStates, StateRuns
 from engine.compute.native.attention import QuestArguments, attend_of, attend_of_pages, fields
 from engine.compute.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
 from engine.compute.native.delta import DeltaWeights, delta_of
+from engine.compute.native.experts import ExpertsArguments, RouterArguments
 from engine.compute.native.instructions import (
     AUTO,
     OFF,
@@ -67,6 +68,8 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "delta_rule": (_INT, _ADDRESS, _INT),
     "state_space": (_INT, _ADDRESS, _INT),
+    "route": (_INT, _ADDRESS, _INT),
+    "experts": (_INT, _ADDRESS, _INT),
     "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
     "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
@@ -227,6 +230,14 @@ class NativeLibrary:
         problem = space_of(rows, out, matrices, tables)
         self._run("state_space", "The state space model", ctypes.byref(problem))
         return out
+
+    def route(self, problem: RouterArguments) -> None:
+        """Choose the experts of some rows. The size of these is a multiple of 16 where the problem has a weight."""
+        self._run("route", "Choosing experts", ctypes.byref(problem))
+
+    def experts(self, problem: ExpertsArguments) -> None:
+        """Compute the experts that some rows ask: at most 64 rows, whose widths are multiples of 16."""
+        self._run("experts", "A mixture of experts", ctypes.byref(problem))
 
     def attend(
         self,

@@ -150,7 +150,7 @@ class NemotronHLayer:
 
     @property
     def waits(self) -> bool:
-        return isinstance(self.block, SparseMLP) and self.block.grouped is None
+        return isinstance(self.block, SparseMLP) and self.block.waits
 
 
 class Model(Decoder):
