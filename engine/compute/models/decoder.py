@@ -90,6 +90,10 @@ class PreNormLayer:
         return sum(part.storage_size() for part in parts)
 
     @property
+    def plans(self) -> bool:
+        return isinstance(self.attention, StateBlock) and self.attention.plans
+
+    @property
     def waits(self) -> bool:
         return isinstance(self.mlp, SparseMLP) and self.mlp.waits
 

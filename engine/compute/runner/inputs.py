@@ -43,6 +43,7 @@ class StepInputs:
         self.groups = groups
         self.buffers = Buffers(groups, device, policy)
         self.tables = PageTables(groups, device, pages_for(context))
+        self._runs: dict[Bucket, StateRuns] = {}
 
     @property
     def generation(self) -> tuple[int, int]:
@@ -78,6 +79,12 @@ class StepInputs:
         if tokens_there is not None:
             memory.device.tokens[: tokens_there.shape[0]].copy_(tokens_there)
         return FilledStep(tables, positions, first_slot, runs)
+
+    def frozen_runs(self, size: Bucket) -> StateRuns:
+        """The memory that runs of states lie in where a bucket's steps are captured; never moved."""
+        if size not in self._runs:
+            self._runs[size] = StateRuns.frozen(size.T, size.S, size.tree)
+        return self._runs[size]
 
 
 def shape_of(rows: Sequence[SequenceRows], groups: int) -> StepShape:

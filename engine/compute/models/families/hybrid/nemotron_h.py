@@ -149,6 +149,10 @@ class NemotronHLayer:
         return self.norm.storage_size() + self.block.storage_size()
 
     @property
+    def plans(self) -> bool:
+        return isinstance(self.block, Mamba2) and self.block.plans
+
+    @property
     def waits(self) -> bool:
         return isinstance(self.block, SparseMLP) and self.block.waits
 
