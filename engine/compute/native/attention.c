@@ -44,8 +44,10 @@ INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int
     float scores[HEADS_AT_ONCE][STRETCH], *sums = part->sums + h0 * a->v_width;
     const int ahead = h0 == 0; /* and for the other query heads they are there */
     score(heads, a, part->q + h0 * a->k_width, s, ahead && a->v != a->k, scores);
-    for (int h = 0; h < heads; h++)
+    for (int h = 0; h < heads; h++) {
+        leave_out(part, s->first, s->now, scores[h]);
         weigh(scores[h], s->now, part->top + h0 + h, part->total + h0 + h, sums + h * a->v_width, a->v_width);
+    }
     gather(heads, a, s, ahead, (const float(*)[STRETCH])scores, sums);
 }
 
@@ -54,7 +56,7 @@ void attend_plain(const Attend *a, const Part *part) {
     for (int64_t at = part->first, end; at < part->stop; at = end) {
         end = smaller((at / STRETCH + 1) * STRETCH, part->stop);
         Stretch s;
-        s.now = (int)(end - at);
+        s.now = (int)(end - at), s.first = at;
         for (int i = 0; i < s.now; i++) {
             const int64_t slot = slot_of(part, at + i), next = slot_of(part, smaller(end + i, part->last));
             s.keys[i] = (const uint16_t *)(a->k + slot * a->k_slot + part->kv_head * a->k_head);
@@ -111,6 +113,7 @@ static void attend_task(const void *of, int64_t index) {
         .sums = numbers + head * a->v_width,
         .top = tops + head,
         .total = tops + a->heads + head,
+        .tree = a->trees ? a->trees[task->row] : NULL,
     };
     for (int64_t h = 0; h < part.heads; h++) part.top[h] = -INFINITY, part.total[h] = 0;
     memset(part.sums, 0, part.heads * a->v_width * sizeof(float));
@@ -206,5 +209,31 @@ EXPORT void chain_rows(const int32_t *row_start, const int32_t *kv_len, int64_t 
             rows[row][0] = s * stride;
             rows[row][1] = window && stop > window ? stop - window : 0;
             rows[row][2] = stop;
+        }
+}
+
+/* The same of a step that has trees, whose rows see what ``ancestors`` says, a bit for each row of their sequence; -1 is a
+ * chain. A row of a tree counts as the key at its depth. ``from`` and ``until`` are limits to the keys of each row, or
+ * NULL; ``ahead``: a chained row sees up to the latter. ``trees`` are those of Attend. */
+EXPORT void tree_rows(const int32_t *row_start, const int32_t *kv_len, int64_t seqs, int64_t stride, int64_t window,
+                      const int64_t *ancestors, const int64_t *from, const int64_t *until, int ahead, int64_t (*rows)[3],
+                      int64_t (*trees)[2], int threads) {
+    (void)threads;
+    for (int64_t s = 0; s < seqs; s++)
+        for (int64_t begin = row_start[s], row = begin; row < row_start[s + 1]; row++) {
+            const int64_t root = kv_len[s] - (row_start[s + 1] - begin), bits = ancestors[row], chain = bits == -1;
+            const int64_t own = root + (chain ? row - begin : __builtin_popcountll((uint64_t)bits) - 1);
+            int64_t first = window && own + 1 > window ? own + 1 - window : 0, stop = own + 1, seen = 0, last = 0;
+            if (from && from[row] > first) first = from[row];
+            if (until && (until[row] < stop || (ahead && chain))) stop = until[row];
+            for (int64_t i = 0; !chain && i <= row - begin; i++) {
+                const int64_t key = root + __builtin_popcountll((uint64_t)ancestors[begin + i]) - 1;
+                if ((bits >> i & 1) && first <= key && key < stop) seen |= INT64_C(1) << i, last = i + 1;
+            }
+            rows[row][0] = s * stride;
+            rows[row][1] = seen ? smaller(first, root) : first;
+            rows[row][2] = chain ? stop : seen ? root + last : smaller(stop, root);
+            trees[row][0] = root;
+            trees[row][1] = seen ? seen : -1;
         }
 }

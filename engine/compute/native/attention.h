@@ -26,6 +26,8 @@ typedef struct {
     const void *q; /* [count, heads, k_width] */
     void *out;     /* [count, heads, v_width] */
     float *lse;    /* [count, heads], the log of the sum of exponentiated scores; or NULL */
+    const int64_t (*trees)[2]; /* for each row: the first key of its drafted tree, and which of the keys from there on it
+                                  sees, a bit each (-1: all); NULL: there are no trees */
 } Attend;
 
 /* What one task does: some query heads of a row, which share a KV head, over some of its keys. */
@@ -37,6 +39,7 @@ typedef struct {
     const float *q;         /* [heads, k_width]; for PLAIN see ``apart`` */
     float *sums;            /* [heads, v_width]: values weighted by e^(score - top); for PLAIN apart */
     float *top, *total;     /* [heads]: the largest score, and the sum of the weights */
+    const int64_t *tree;    /* of the row, see Attend; NULL: it sees all of these keys */
 } Part;
 
 void attend_plain(const Attend *a, const Part *part);
@@ -90,6 +93,7 @@ INLINE void write_result(const Attend *a, int64_t head, float *sums, float total
 /* Where the keys and values of a stretch are, and the keys of the stretch after it; keys[] goes on to a multiple of 16. */
 typedef struct {
     int now;
+    int64_t first; /* key */
     const uint16_t *keys[STRETCH], *values[STRETCH], *next[STRETCH];
 } Stretch;
 
@@ -147,6 +151,17 @@ INLINE void score(const int heads, const Attend *a, const float *q, const Stretc
         for (int h = 0; h < heads; h++)
             for (int j = 0; j < lot; j++) scores[h][i + j] = all[h * lot + j] * a->scale;
     }
+}
+
+/* The score of a key that a row of a tree does not see: its weight is 0 beside any other's. (Not infinite: of a part's keys
+ * all may be such.) */
+static const float UNSEEN = -1e38f;
+
+/* Scores of the keys from ``at`` on, without those that the row of a tree does not see. */
+INLINE void leave_out(const Part *part, int64_t at, int now, float *scores) {
+    if (!part->tree || part->tree[1] == -1) return;
+    for (int64_t i = part->tree[0] > at ? part->tree[0] - at : 0; i < now; i++)
+        if (!(part->tree[1] >> (at + i - part->tree[0]) & 1)) scores[i] = UNSEEN;
 }
 
 /* Scores of one head become weights against the largest score so far; the ``size`` sums so far follow it. */

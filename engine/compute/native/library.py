@@ -6,6 +6,7 @@ import ctypes
 import functools
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,11 +58,14 @@ class WeightLanes(ctypes.Structure):
     )
 
 
+KeyLimits = tuple[np.ndarray | None, np.ndarray | None, bool]
+"""First key and stop of each row, int64, where there are limits; and whether chained rows see as far as the latter."""
 _ADDRESS, _SIZE, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
     "attend_tiles": (_INT, _ADDRESS, _INT),
     "quest_rows": (_INT, _ADDRESS, _INT),
+    "tree_rows": (None, _ADDRESS, _ADDRESS, *(_SIZE,) * 3, *(_ADDRESS,) * 3, _INT, _ADDRESS, _ADDRESS, _INT),
     "chain_rows": (None, _ADDRESS, _ADDRESS, _SIZE, _SIZE, _SIZE, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
     "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _ADDRESS, _INT),
@@ -301,6 +305,7 @@ class NativeLibrary:
         out: Tensor,
         lse: Tensor | None = None,
         many: bool = False,
+        trees: Tensor | None = None,
     ) -> None:
         """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
@@ -309,8 +314,11 @@ class NativeLibrary:
         both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
         ``lse [T, H]`` float32, if given, gets its first n rows written too. ``many``: rows of a sequence follow each
         other, and those who have many are read together (attention_tiles.c), where each is attended for itself else.
+        ``trees [n, 2]`` int64 are the first key of a row's drafted tree, and bits for those that it sees of the keys
+        from there on, -1: all; not with ``many``.
         """
-        problem = attend_of(q, kv, pages, rows, scale, out, lse)
+        assert trees is None or not many
+        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees)
         self._run("attend_tiles" if many else "attend_rows", "The native attention", ctypes.byref(problem))
 
     def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
@@ -320,6 +328,18 @@ class NativeLibrary:
         chains = (row_start.data_ptr(), kv_len.data_ptr(), len(kv_len))
         self._run("chain_rows", "Attention", *chains, stride, window or 0, out.data_ptr())
         return out
+
+    def tree_rows(
+        self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, ancestors: Tensor, keys: KeyLimits
+    ) -> tuple[Tensor, Tensor]:
+        """``rows [T, 3]`` and ``trees [T, 2]`` int64 as :meth:`attend` takes them, of a step with trees: ``ancestors
+        [T]`` int64, see `Batch`. The rest as for :meth:`chain_rows`; ``keys`` are limits on what rows see."""
+        rows, trees = (torch.empty(len(ancestors), width, dtype=torch.int64) for width in (3, 2))
+        bounds = [None if each is None else np.ascontiguousarray(each, dtype=np.int64) for each in keys[:2]]
+        limits = (None if each is None else each.ctypes.data for each in bounds)
+        tables = (row_start.data_ptr(), kv_len.data_ptr(), len(kv_len), stride, window or 0, ancestors.data_ptr())
+        self._run("tree_rows", "Attention", *tables, *limits, keys[2], rows.data_ptr(), trees.data_ptr())
+        return rows, trees
 
     def attend_chosen(
         self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor

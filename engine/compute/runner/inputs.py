@@ -131,7 +131,7 @@ def state_runs(rows: Sequence[SequenceRows], row_start: Sequence[int]) -> StateR
     if all(row.parents is None for row in rows):
         return found
     parents = np.arange(-1, row_start[-1] - 1, dtype=np.int32)
-    parents[found.runs[:, 0]] = -1
+    parents[found.runs[found.runs[:, 1] > found.runs[:, 0], 0]] = -1  # those that fill up a bucket may have no rows
     for row, start in zip(rows, row_start, strict=False):
         if row.parents is not None:  # row 0 is the last known token, and a run of its own
             parents[start + 1 : start + len(row.tokens)] = [start + up if up else -1 for up in row.parents[1:]]

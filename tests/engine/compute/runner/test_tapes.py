@@ -32,7 +32,7 @@ from engine.config.attention import LatentShape
 from engine.config.model import ModelConfig
 from engine.config.states import RecurrentShape
 from tests.engine.compute.models.fake_families import OWN
-from tests.engine.compute.runner.graphs_support import CONTEXT, TREE, agree, graphs_of
+from tests.engine.compute.runner.graphs_support import CONTEXT, agree, graphs_of
 from tests.gpu.gpu_support import CPU, FAMILIES, PAGES, Weights
 from tests.kit.models import pages_for
 
@@ -199,11 +199,24 @@ def test_each_family_is_recorded_or_says_why_not(architecture: str) -> None:
     assert (not records.eager) == (architecture in RECORDED)
 
 
-def test_trees_are_planned_on_the_host() -> None:
-    records, never = runners("LlamaForCausalLM")
-    for _ in range(4):
-        same(records, never, [SequenceRows([1, 2, 3, 4, 5], 3, [3], 5, TREE)])
-    assert records.eager == "the attention backend sdpa plans each step on the host"
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "MistralForCausalLM", "Qwen3_5ForCausalLM"])
+def test_trees_are_recorded(architecture: str) -> None:
+    """Each of another form, next to a chain, and longer than a window."""
+    records, never = runners(architecture, packed=True, config=OWN[architecture])
+    order, table = random.Random(3), list(range(1, 20))
+    start = 0
+    for step in range(12):
+        tree = [-1, *(order.randrange(row) for row in range(1, 5))]
+        states = StateRun(1, step and 1 + step % 2, 1 + (step + 1) % 2), StateRun(4, 1 + (step + 1) % 2, 0)
+        rows = [SequenceRows([order.randrange(200) for _ in tree], start, table, 5, tree, states=states)]
+        if step % 3 == 2:
+            rows.append(SequenceRows([1, 2], 0, [30], 1))
+        same(records, never, rows, want_hidden=frozenset({2}))
+        start += 5
+        if step > 5:
+            assert not records.eager
+    for found, expected in zip(_states(records), _states(never), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_other_bits_of_activations_are_recorded_anew() -> None:
