@@ -742,7 +742,7 @@ _KERNELS = (
         "shares = scores.gather(1, chosen)",
         "shares = judged.gather(1, chosen)",
         "The bias by which DeepSeek chooses experts also weighs them.",
-        "tests/engine/compute/layers/test_moe.py",
+        "tests/engine/compute/layers/test_native_experts.py",
     ),
     Fault(
         "softmax-scale-not-squared",
