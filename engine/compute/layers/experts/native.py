@@ -35,6 +35,7 @@ class NativeExperts:
         numerics: Numerics,
     ) -> None:
         self.gate_up, self.down, self.gated, self.numerics = gate_up, down, gated, numerics
+        self._alike: dict[int, Digits] = {}
 
     @functools.cached_property
     def declined(self) -> str | None:
@@ -66,7 +67,7 @@ class NativeExperts:
         number, limit, alpha = self._gating
         x, shared = x.contiguous(), None if shared is None else shared.to(x.dtype).contiguous()
         out = torch.empty_like(x)
-        digits = [_digits_of(stack) for stack in (self.gate_up, self.down)]
+        digits = [self._digits_of(stack) for stack in (self.gate_up, self.down)]
         problem = ExpertsArguments(
             *(ctypes.addressof(table) for table in self._weights),
             *(None if table is None else ctypes.addressof(table) for table in self._biases),
@@ -84,6 +85,16 @@ class NativeExperts:
         problem.kept = digits  # as long as the structure has their addresses
         loaded().experts(problem)
         return out
+
+    def _digits_of(self, stack: Sequence[Linear]) -> Digits:
+        """Digits of activations for each layer: those of its own product of a few rows."""
+        count, layers = len(stack), (layer for layer in stack if isinstance(layer, NativeLinear))
+        if self.numerics.refines:
+            return (ctypes.c_int32 * count)(*(layer.few_digits for layer in layers))
+        digits = next(layers).few_digits
+        if digits not in self._alike:
+            self._alike[digits] = (ctypes.c_int32 * count)(*[digits] * count)
+        return self._alike[digits]
 
     @functools.cached_property
     def _gating(self) -> tuple[int, float, float] | None:
@@ -121,8 +132,3 @@ def _table(addresses: list[int]) -> Table:
 def _bias_of(layer: Linear) -> Tensor | None:
     assert isinstance(layer, NativeLinear), "see declined"
     return layer.bias
-
-
-def _digits_of(stack: Sequence[Linear]) -> Digits:
-    """Digits of activations for each layer: those of :meth:`NativeLinear._product` with a few rows."""
-    return (ctypes.c_int32 * len(stack))(*(layer.few_digits for layer in stack if isinstance(layer, NativeLinear)))
