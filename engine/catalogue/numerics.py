@@ -35,7 +35,8 @@ NUMERICS = (
         "processor as a tape of calls of Kvasir's native code. Without it Python calls every kernel of every layer for "
         "each token, and the device waits for it.",
         measure=Measure("tokens per second, and the share of steps that were captured", SPEED, (False, True)),
-        helps="Decoding on a fast GPU, and small models, draft models and few chats at once on any device.",
+        helps="Decoding on a fast GPU, and small models, mixtures of experts, models with states, draft models and few "
+        "chats at once on any device.",
         costs="Memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
         "padded, for which PyTorch's products of 16-bit weights may round the last bits differently.",
         source=(

@@ -34,11 +34,41 @@ class StateRuns(NamedTuple):
     """[R, 5] int64: first row, row after the last, source, target, and 1 where a sequence begins, else 0."""
     parents: np.ndarray | None = None
     """[T] int32, where a run is a tree: the row that each row follows, -1: its run's source; None: the row before."""
+    begins: np.ndarray | None = None
+    """[S + 1] int64, of a frozen batch: each sequence's first run, and how many there are. These arrays are memory that
+    steps :meth:`fill` for native code to read, with room for as many runs as rows."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that the runs cover."""
+        return len(self.runs) if self.begins is not None else int(self.runs[-1, 1])
 
     @property
     def drafts(self) -> bool:
-        """True if some rows leave no state behind, so that their inputs are to be kept until some are accepted."""
-        return not self.runs[:, 3].all()
+        """True if some rows may leave no state behind, so that their inputs are to be kept until some are accepted."""
+        return self.begins is not None or not self.runs[:, 3].all()
+
+    @property
+    def table(self) -> np.ndarray:
+        """``runs``, for code that plans by them on the host. Raises RuntimeError in a frozen batch."""
+        if self.begins is not None:
+            raise RuntimeError("where states are read and written is planned on the host")
+        return self.runs
+
+    @classmethod
+    def frozen(cls, rows: int, sequences: int, tree: bool) -> StateRuns:
+        """Memory for the runs of steps of so many rows and sequences."""
+        parents = np.full(rows, -1, dtype=np.int32) if tree else None
+        return cls(np.zeros((rows, 5), dtype=np.int64), parents, np.zeros(sequences + 1, dtype=np.int64))
+
+    def fill(self, step: StateRuns, row_start: Sequence[int]) -> None:
+        """Write the runs of a step, whose sequences' rows begin there, into the memory of a frozen batch."""
+        assert self.begins is not None, "it is that of a frozen batch"
+        runs = step.runs[step.runs[:, 1] > step.runs[:, 0]]  # sequences that fill up a bucket may have no rows
+        self.runs[: len(runs)] = runs
+        self.begins[:] = np.searchsorted(runs[:, 0], row_start)
+        if self.parents is not None:
+            self.parents[:] = np.arange(-1, len(self.parents) - 1) if step.parents is None else step.parents
 
 
 class StateStore(PagedStore):

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.compute.layers.activation import Activation, ClampedSwiGLU, Gated
 from engine.compute.layers.experts import grouped
 from engine.compute.layers.experts.few import FewExperts
+from engine.compute.layers.experts.native import NativeExperts
 from engine.compute.layers.experts.router import Router
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.triton.experts import ExpertStack
@@ -65,6 +66,9 @@ class SparseMLP:
             if moe.names.shared_gate:
                 self.shared_gate = source.linear(prefix, (moe.names.shared_gate,), [1], hidden, False)
         self.grouped = self._grouped(source)
+        self.native: NativeExperts | None = None
+        if source.device.type == "cpu":
+            self.native = NativeExperts(self.gate_up, self.down, self.gated, source.numerics)
         self.few: FewExperts | None = None
         if self.grouped is not None and self.latents is None:
             self.few = FewExperts(self.grouped, self.shared, self.shared_gate, self._shared)
@@ -85,6 +89,11 @@ class SparseMLP:
                 stack.decline(reason)
         return None
 
+    @property
+    def waits(self) -> bool:
+        """True if a step of a few rows reads on the host which experts they ask."""
+        return self.grouped is None and (self.native is None or self.native.declined is not None)
+
     def add_to(self, stream: ResidualStream, norm: Norm, scale: float) -> None:
         """Add ``scale`` times what the block makes of the norm of the stream."""
         if self.few is None or not self.few.add_to(stream, norm, scale):
@@ -94,8 +103,8 @@ class SparseMLP:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.
 
         ``routed`` is what the router reads where that is not ``x``. Experts run together where kernels for that serve
-        them (grouped.py); elsewhere one after the other, each once for all rows that chose it. A row's sum, in float32,
-        is in the order of the experts, whatever other rows chose.
+        them (grouped.py), or a few rows on a processor (native.py); elsewhere one after the other, each once for all
+        rows that chose it. A row's sum, in float32, is in the order of the experts, whatever other rows chose.
         """
         if self.latents is not None:
             fold, unfold = self.latents
@@ -109,6 +118,8 @@ class SparseMLP:
         if self.grouped is not None and len(x):
             return self.grouped.forward(x, shared, routed)
         chosen, shares = self.router.route(x if routed is None else routed)
+        if self.native is not None and self.native.serves(x):
+            return self.native.forward(x, chosen, shares, shared)
         asked = chosen.flatten()
         order = asked.argsort(stable=True)
         rows, shares = order // chosen.shape[1], shares.flatten()[order, None]

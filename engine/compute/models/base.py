@@ -43,6 +43,10 @@ class DecoderLayer(Protocol):
     def waits(self) -> bool:
         """True if a forward waits for something that it reads from the device."""
 
+    @property
+    def plans(self) -> bool:
+        """True if the host plans where a step reads and writes states."""
+
 
 class CausalLM(ABC):
     """A decoder: embedding, layers, norm, head. A family fills in the attributes; the forward is the same for all."""
@@ -80,7 +84,7 @@ class CausalLM(ABC):
         """Reason a forward cannot be captured; "" if it can."""
         if self.config.attention.bidirectional:
             return "tokens see those after them"
-        if self.config.recurrent is not None:
+        if self.config.recurrent is not None and any(layer.plans for layer in self.layers):
             return "where states are read and written is planned on the host"
         waits = self.config.moe is not None and any(layer.waits for layer in self.layers)
         return "which experts are asked is read on the host" if waits else ""

@@ -90,8 +90,12 @@ class PreNormLayer:
         return sum(part.storage_size() for part in parts)
 
     @property
+    def plans(self) -> bool:
+        return isinstance(self.attention, StateBlock) and self.attention.plans
+
+    @property
     def waits(self) -> bool:
-        return isinstance(self.mlp, SparseMLP) and self.mlp.grouped is None
+        return isinstance(self.mlp, SparseMLP) and self.mlp.waits
 
 
 class Decoder(CausalLM):

@@ -33,6 +33,7 @@ typedef struct {
  * at hand, and of all before it. */
 typedef struct {
     int64_t at, count, first[QUERIES], stop[QUERIES], begin, end; /* begin, end: of keys that any of them sees */
+    const int64_t *tree[QUERIES]; /* see Attend; NULL: all of them */
     float top[QUERIES], total[QUERIES], tops[QUERIES], totals[QUERIES];
 } Lot;
 
@@ -107,6 +108,8 @@ INLINE void weigh_block(const int queries, Lot *lot, int64_t block, float (*scor
         const int64_t begin = lot->first[r] - block, end = lot->stop[r] - block;
         for (int64_t i = 0; i < begin && i < BLOCK; i++) row[i] = -INFINITY;
         for (int64_t i = end > 0 ? end : 0; i < BLOCK; i++) row[i] = -INFINITY;
+        for (int64_t i = lot->tree[r] ? unseen_from(lot->tree[r], block) : BLOCK; i < smaller(end, BLOCK); i++)
+            if (!sees(lot->tree[r], block + i)) row[i] = -INFINITY;
     }
     UNROLL for (int r = 0; r < queries; r++) {
         Floats largest = every_float(-INFINITY);
@@ -273,8 +276,8 @@ INLINE void read_query(const Attend *a, int64_t place, float *q) {
         widen((const uint16_t *)a->q + place * a->k_width, a->k_width, q);
 }
 
-INLINE void see_keys(Lot *lot, int r, int64_t first, int64_t stop) {
-    lot->first[r] = first, lot->stop[r] = stop;
+INLINE void see_keys(Lot *lot, int r, int64_t first, int64_t stop, const int64_t *tree) {
+    lot->first[r] = first, lot->stop[r] = stop, lot->tree[r] = tree;
     if (first >= stop) return;
     lot->begin = smaller(lot->begin, first);
     if (stop > lot->end) lot->end = stop;
@@ -358,6 +361,7 @@ static void attend_codes(const Work *work, const Task *task) {
             .first = from > a->rows[row][1] ? from : a->rows[row][1],
             .stop = smaller(from + PART, stop),
             .last = stop - 1,
+            .tree = tree_of(a, row),
             .kv_head = task->kv_head,
             .heads = end - query,
             .q = q,
@@ -390,7 +394,7 @@ static void attend_task(const void *of, int64_t index) {
         for (int r = 0; r < lot->count; r++) {
             const int64_t query = task->query + lot->at + r, row = task->row + query / group;
             read_query(a, row * a->heads + task->kv_head * group + query % group, held.q + (lot->at + r) * words);
-            see_keys(lot, r, a->rows[row][1], a->rows[row][2]);
+            see_keys(lot, r, a->rows[row][1], a->rows[row][2], tree_of(a, row));
         }
         begin = smaller(begin, lot->begin);
         if (lot->end > end) end = lot->end;
@@ -531,7 +535,7 @@ int attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t k
     Held held = hold(a, 1);
     if (!held.q) return 1;
     read_query(a, head, held.q);
-    see_keys(held.lot, 0, 0, count);
+    see_keys(held.lot, 0, 0, count, NULL);
     attend_part(&source, &held, pages, kv_head, 0, count, count);
     write_result(a, head, held.sums, held.lot->top[0], held.lot->total[0]);
     return 0;
@@ -548,5 +552,31 @@ EXPORT void chain_rows(const int32_t *row_start, const int32_t *kv_len, int64_t 
             rows[row][0] = s * stride;
             rows[row][1] = window && stop > window ? stop - window : 0;
             rows[row][2] = stop;
+        }
+}
+
+/* The same of a step that has trees, whose rows see what ``ancestors`` says, a bit for each row of their sequence; -1 is a
+ * chain. A row of a tree counts as the key at its depth. ``from`` and ``until`` are limits to the keys of each row, or
+ * NULL; ``ahead``: a chained row sees up to the latter. ``trees`` are those of Attend. */
+EXPORT void tree_rows(const int32_t *row_start, const int32_t *kv_len, int64_t seqs, int64_t stride, int64_t window,
+                      const int64_t *ancestors, const int64_t *from, const int64_t *until, int ahead, int64_t (*rows)[3],
+                      int64_t (*trees)[2], int threads) {
+    (void)threads;
+    for (int64_t s = 0; s < seqs; s++)
+        for (int64_t begin = row_start[s], row = begin; row < row_start[s + 1]; row++) {
+            const int64_t root = kv_len[s] - (row_start[s + 1] - begin), bits = ancestors[row], chain = bits == -1;
+            const int64_t own = root + (chain ? row - begin : __builtin_popcountll((uint64_t)bits) - 1);
+            int64_t first = window && own + 1 > window ? own + 1 - window : 0, stop = own + 1, seen = 0, last = 0;
+            if (from && from[row] > first) first = from[row];
+            if (until && (until[row] < stop || (ahead && chain))) stop = until[row];
+            for (int64_t i = 0; !chain && i <= row - begin; i++) {
+                const int64_t key = root + __builtin_popcountll((uint64_t)ancestors[begin + i]) - 1;
+                if ((bits >> i & 1) && first <= key && key < stop) seen |= INT64_C(1) << i, last = i + 1;
+            }
+            rows[row][0] = s * stride;
+            rows[row][1] = seen ? smaller(first, root) : first;
+            rows[row][2] = chain ? stop : seen ? root + last : smaller(stop, root);
+            trees[row][0] = root;
+            trees[row][1] = seen ? seen : -1;
         }
 }

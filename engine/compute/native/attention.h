@@ -20,6 +20,8 @@ typedef struct {
     const void *q; /* [count, heads, k_width] */
     void *out;     /* [count, heads, v_width] */
     float *lse;    /* [count, heads], the log of the sum of exponentiated scores; or NULL */
+    const int64_t (*trees)[2]; /* for each row: the first key of its drafted tree, and which of the keys from there on it
+                                  sees, a bit each (-1: all); NULL: there are no trees */
 } Attend;
 
 /* One head (``head`` counts them over all rows) over the first ``count`` keys of some pages, into its result. Nonzero where
@@ -27,6 +29,12 @@ typedef struct {
 int attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head);
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The row's tree; NULL where it sees all of its keys. */
+INLINE const int64_t *tree_of(const Attend *a, int64_t row) { return a->trees && a->trees[row][1] != -1 ? a->trees[row] : NULL; }
+/* Places after ``at`` of keys that a row may not see begin here; and whether it sees one of these. */
+INLINE int64_t unseen_from(const int64_t *tree, int64_t at) { return tree[0] > at ? tree[0] - at : 0; }
+INLINE int sees(const int64_t *tree, int64_t key) { return (int)(tree[1] >> (key - tree[0]) & 1); }
 
 /* Loops over sums must become straight code, or these are not held in registers. */
 #define UNROLL _Pragma("GCC unroll 16")

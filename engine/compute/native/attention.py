@@ -27,7 +27,7 @@ class Attend(ctypes.Structure):
         *fields(ctypes.c_int64, "count", "heads", "kv_heads", "k_width", "v_width"),
         *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits", "wide"),
         ("scale", ctypes.c_float),
-        *fields(ctypes.c_void_p, "q", "out", "lse"),
+        *fields(ctypes.c_void_p, "q", "out", "lse", "trees"),
     )
 
 
@@ -38,7 +38,14 @@ class QuestArguments(ctypes.Structure):
 
 
 def attend_of(
-    q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None
+    q: Tensor,
+    kv: PackedKV,
+    pages: Tensor,
+    rows: Tensor,
+    scale: float,
+    out: Tensor,
+    lse: Tensor | None,
+    trees: Tensor | None = None,
 ) -> Attend:
     """Arguments of `Library.attend` as a structure. It holds addresses: the tensors have to outlive it."""
     return Attend(
@@ -52,7 +59,7 @@ def attend_of(
         scale,
         q.data_ptr(),
         out.data_ptr(),
-        None if lse is None else lse.data_ptr(),
+        *(None if each is None else each.data_ptr() for each in (lse, trees)),
     )
 
 

@@ -9,6 +9,16 @@ INLINE int heads_now(int64_t left) { return left >= HEADS_PACKED ? HEADS_PACKED 
 INLINE int keys_with(int heads) { return HELD / (heads == 3 ? 4 : heads); }
 INLINE int64_t slot_of(const Part *part, int64_t key) { return (int64_t)part->pages[key / PAGE] * PAGE + key % PAGE; }
 
+/* The score of a key that a row of a tree does not see: its weight is 0 beside any other's. (Not infinite: of a part's keys
+ * all may be such.) */
+static const float UNSEEN = -1e38f;
+
+/* Scores of the keys from ``at`` on, without those that the row of a tree does not see. */
+INLINE void leave_out(const Part *part, int64_t at, int now, float *scores) {
+    for (int64_t i = part->tree ? unseen_from(part->tree, at) : now; i < now; i++)
+        if (!sees(part->tree, at + i)) scores[i] = UNSEEN;
+}
+
 /* Scores of one head become weights against the largest score so far; the sums so far follow it. */
 INLINE void weigh(float *scores, int now, float *top, float *total, float *sums) {
     for (int i = now; i % LANES; i++) scores[i] = -INFINITY;
@@ -192,6 +202,7 @@ INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, con
             score_one(kind, k_bits, heads, a, part, k, (const float(*)[WIDEST_PACKED])q, &carried, at, (int)(end - at),
                       scores[0] + (at - first));
         }
+        for (int h = 0; h < heads; h++) leave_out(part, first, (int)(stop - first), scores[h]);
         for (int h = 0; h < heads; h++) weigh(scores[h], (int)(stop - first), top + h, total + h, sums[h]);
         for (int64_t at = first, end; at < stop; at = end) {
             end = smaller((at / PAGE + 1) * PAGE, stop);

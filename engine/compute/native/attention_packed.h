@@ -122,6 +122,7 @@ typedef struct {
     const float *q;         /* [heads, k_width] */
     float *sums;            /* [heads, v_width]: values weighted by e^(score - top) */
     float *top, *total;     /* [heads]: the largest score, and the sum of the weights */
+    const int64_t *tree;    /* of the row, see Attend; NULL: it sees all of these keys */
 } Part;
 
 void attend_packed(const Attend *a, const Part *part);

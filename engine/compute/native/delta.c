@@ -203,6 +203,7 @@ static void group_of(const void *of, int64_t unit) {
     const Task *task = of;
     const Delta *d = task->delta;
     const int64_t *begins = d->begins + unit / d->key_heads;
+    if (begins[0] == begins[1]) return;
     float *work = scratch((size_t)work_of(d, d->runs + begins[0] * FIELDS, d->runs + begins[1] * FIELDS) * sizeof(float));
     if (!work) {
         *task->failed = 1;

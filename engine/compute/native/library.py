@@ -6,6 +6,7 @@ import ctypes
 import functools
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,9 @@ from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.cache.stores.states import LayerStates, StateRuns
 from engine.compute.native.attention import QuestArguments, attend_of, attend_of_pages, fields
 from engine.compute.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
+from engine.compute.native.convolution import MOST_TAPS, convolution_of
 from engine.compute.native.delta import DeltaWeights, delta_of
+from engine.compute.native.experts import ExpertsArguments, RouterArguments
 from engine.compute.native.instructions import (
     AUTO,
     OFF,
@@ -25,9 +28,9 @@ from engine.compute.native.instructions import (
     wanted,
 )
 from engine.compute.native.runs import RunTables
-from engine.compute.native.state_space import space_of
+from engine.compute.native.state_space import GatedNorm, MambaWeights, space_of
 from engine.compute.native.tape import current
-from engine.config.states import RecurrentShape
+from engine.config.states import MambaShape, RecurrentShape
 
 DTYPES = (torch.bfloat16, torch.float32)
 """The types of activations that there is native code for."""
@@ -55,17 +58,24 @@ class WeightLanes(ctypes.Structure):
     )
 
 
+KeyLimits = tuple[np.ndarray | None, np.ndarray | None, bool]
+"""First key and stop of each row, int64, where there are limits; and whether chained rows see as far as the latter."""
 _ADDRESS, _SIZE, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_float
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
     "quest_rows": (_INT, _ADDRESS, _INT),
+    "tree_rows": (None, _ADDRESS, _ADDRESS, *(_SIZE,) * 3, *(_ADDRESS,) * 3, _INT, _ADDRESS, _ADDRESS, _INT),
     "chain_rows": (None, _ADDRESS, _ADDRESS, _SIZE, _SIZE, _SIZE, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
     "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _ADDRESS, _INT),
     "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
     "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "delta_rule": (_INT, _ADDRESS, _INT),
+    "convolve_runs": (None, _ADDRESS, _INT),
     "state_space": (_INT, _ADDRESS, _INT),
+    "gated_norm": (_INT, _ADDRESS, _SIZE, _INT),
+    "route": (_INT, _ADDRESS, _INT),
+    "experts": (_INT, _ADDRESS, _INT),
     "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
     "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
@@ -196,6 +206,10 @@ class NativeLibrary:
         self._run("hadamard", "A Hadamard transform", *source, out.data_ptr(), rows, heads, width, size)
         return out
 
+    def has_delta_rule(self, shape: RecurrentShape, dtype: torch.dtype) -> bool:
+        """Return True if :meth:`delta_rule` serves layers of this shape."""
+        return dtype in DTYPES and (shape.key | shape.value) % ROW_UNIT == 0
+
     def delta_rule(
         self,
         mixed: Tensor,
@@ -206,26 +220,79 @@ class NativeLibrary:
         runs: StateRuns,
     ) -> Tensor | None:
         """Same as `engine.compute.layers.recurrent.delta_rule.delta_rule`; None if dtype or head widths do not fit."""
-        if mixed.dtype not in DTYPES or gates.dtype != mixed.dtype or (shape.key | shape.value) % ROW_UNIT:
+        if not self.has_delta_rule(shape, mixed.dtype) or gates.dtype != mixed.dtype:
             return None
         mixed, gates = mixed.contiguous(), gates.contiguous()
         out = mixed.new_empty(mixed.shape[0], shape.value_heads * shape.value)
-        out[int(runs.runs[-1, 1]) :] = 0
+        if runs.rows < len(out):
+            out[runs.rows :] = 0
         tables = RunTables.of(runs)
         problem = delta_of((mixed, gates, out), weights, shape, states, tables)
         self._run("delta_rule", "The delta rule", ctypes.byref(problem))
         return out
 
-    def state_space(self, rows: tuple[Tensor, ...], matrices: Tensor, runs: StateRuns) -> Tensor | None:
-        """`read_through` of layers/recurrent/recurrence.py by the rule of state_space.py there; None where heads
-        have no such width."""
-        if matrices.shape[-1] % ROW_UNIT:
+    def convolve(
+        self,
+        inputs: Tensor,
+        taps: Tensor,
+        tails: Tensor,
+        runs: StateRuns,
+        bias: Tensor | None = None,
+        silu: bool = False,
+    ) -> Tensor | None:
+        """`convolve` of layers/recurrent/convolution.py, and what is added to its sums, and their SiLU; None where
+        channels are not a multiple of 16 or the dtype does not fit."""
+        (kernel, channels), apart = taps.shape, inputs.stride(1) != 1
+        if (
+            inputs.dtype not in DTYPES
+            or tails.dtype != inputs.dtype
+            or channels % ROW_UNIT
+            or kernel > MOST_TAPS
+            or apart
+        ):
             return None
-        rows, tables = tuple(each.contiguous() for each in rows), RunTables.of(runs)
-        out = torch.empty_like(rows[2])
-        problem = space_of(rows, out, matrices, tables)
+        out, tables = torch.empty(inputs.shape), RunTables.of(runs)
+        problem = convolution_of(inputs, taps, bias, tails, out, tables, silu)
+        self._run("convolve_runs", "A convolution", ctypes.byref(problem))
+        return out
+
+    def has_state_space(self, shape: MambaShape) -> bool:
+        """Return True if :meth:`state_space` serves layers of this shape."""
+        return shape.width % ROW_UNIT == 0
+
+    def state_space(
+        self, seen: Tensor, steps: Tensor, weights: MambaWeights, shape: MambaShape, matrices: Tensor, runs: StateRuns
+    ) -> Tensor | None:
+        """``[rows, heads, width]`` float32 as `engine.compute.layers.recurrent.state_space.state_space` gives it, from
+        what is ``seen [rows, channels]`` behind the convolution and its SiLU; None where it has no heads of such a
+        width, or the dtype of steps does not fit."""
+        if not self.has_state_space(shape) or steps.dtype not in DTYPES or steps.stride(1) != 1:
+            return None
+        seen, tables = seen.contiguous(), RunTables.of(runs)
+        out = seen.new_empty(len(seen), shape.heads, shape.width)
+        problem = space_of(seen, steps, weights, shape, out, matrices, tables)
         self._run("state_space", "The state space model", ctypes.byref(problem))
         return out
+
+    def gated_norm(self, read: Tensor, gate: Tensor, weight: Tensor, eps: float) -> Tensor | None:
+        """``read [rows, groups * size]`` float32 times the SiLU of ``gate`` alike, each group then normalised by its
+        root mean square and multiplied by ``weight [groups, size]``; a new tensor in the dtype of gate. None where it
+        has no such rows."""
+        if gate.dtype not in DTYPES or weight.shape[1] % ROW_UNIT or gate.stride(1) != 1 or not read.is_contiguous():
+            return None
+        out, half = torch.empty(read.shape, dtype=gate.dtype), gate.dtype == torch.bfloat16
+        tensors = (read, gate, weight, out)
+        problem = GatedNorm(*(each.data_ptr() for each in tensors), *weight.shape, gate.stride(0), eps, half)
+        self._run("gated_norm", "A norm", ctypes.byref(problem), len(read))
+        return out
+
+    def route(self, problem: RouterArguments) -> None:
+        """Choose the experts of some rows. The size of these is a multiple of 16 where the problem has a weight."""
+        self._run("route", "Choosing experts", ctypes.byref(problem))
+
+    def experts(self, problem: ExpertsArguments) -> None:
+        """Compute the experts that some rows ask: at most 64 rows, whose widths are multiples of 16."""
+        self._run("experts", "A mixture of experts", ctypes.byref(problem))
 
     def attend(
         self,
@@ -236,6 +303,7 @@ class NativeLibrary:
         scale: float,
         out: Tensor,
         lse: Tensor | None = None,
+        trees: Tensor | None = None,
     ) -> None:
         """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
@@ -243,8 +311,10 @@ class NativeLibrary:
         begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out [T, H, d_v]``; it and q are
         both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
         ``lse [T, H]`` float32, if given, gets its first n rows written too. Rows of a sequence follow each other.
+        ``trees [n, 2]`` int64 are the first key of a row's drafted tree, and bits for those that it sees of the keys
+        from there on, -1: all.
         """
-        problem = attend_of(q, kv, pages, rows, scale, out, lse)
+        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees)
         self._run("attend_rows", "The native attention", ctypes.byref(problem))
 
     def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
@@ -254,6 +324,18 @@ class NativeLibrary:
         chains = (row_start.data_ptr(), kv_len.data_ptr(), len(kv_len))
         self._run("chain_rows", "Attention", *chains, stride, window or 0, out.data_ptr())
         return out
+
+    def tree_rows(
+        self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, ancestors: Tensor, keys: KeyLimits
+    ) -> tuple[Tensor, Tensor]:
+        """``rows [T, 3]`` and ``trees [T, 2]`` int64 as :meth:`attend` takes them, of a step with trees: ``ancestors
+        [T]`` int64, see `Batch`. The rest as for :meth:`chain_rows`; ``keys`` are limits on what rows see."""
+        rows, trees = (torch.empty(len(ancestors), width, dtype=torch.int64) for width in (3, 2))
+        bounds = [None if each is None else np.ascontiguousarray(each, dtype=np.int64) for each in keys[:2]]
+        limits = (None if each is None else each.ctypes.data for each in bounds)
+        tables = (row_start.data_ptr(), kv_len.data_ptr(), len(kv_len), stride, window or 0, ancestors.data_ptr())
+        self._run("tree_rows", "Attention", *tables, *limits, keys[2], rows.data_ptr(), trees.data_ptr())
+        return rows, trees
 
     def attend_chosen(
         self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor

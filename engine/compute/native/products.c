@@ -553,17 +553,7 @@ static void write_rows(const Lanes *w, int64_t block, const float *totals, int64
     }
 }
 
-/* A product: x [rows, K] in pieces, then panels of its virtual rows, each for every block. */
-typedef struct {
-    const Lanes *w;
-    const void *x;
-    void *quantised, *out;
-    const uint8_t *refined;
-    int64_t all, panel, pieces, blocks;
-    int bfloat16, out_bfloat16, digits, tables;
-} Matmul;
-
-static void quantise_piece(const void *of, int64_t i) {
+void quantise_piece(const void *of, int64_t i) {
     const Matmul *m = of;
     const int64_t K = m->w->in_features, k = i % m->pieces * PIECE, stop = k + PIECE < K ? k + PIECE : K;
     const int middle = is_signed(m->w->kind) ? 128 : (int)middle_of(m->w->kind);
@@ -571,7 +561,7 @@ static void quantise_piece(const void *of, int64_t i) {
              middle, m->all, m->quantised);
 }
 
-static void panel_product(const void *of, int64_t i) {
+void panel_product(const void *of, int64_t i) {
     const Matmul *m = of;
     const int64_t first = i / m->blocks * m->panel, block = i % m->blocks, left = m->all - first;
     const int64_t now = left < m->panel ? left : m->panel;
@@ -580,24 +570,33 @@ static void panel_product(const void *of, int64_t i) {
     write_rows(m->w, block, totals, first / m->digits, now / m->digits, m->digits, m->out, m->out_bfloat16);
 }
 
+int64_t matmul_bytes(const Lanes *w, int64_t rows, int digits, const uint8_t *refined) {
+    return rows * digits * quantised_bytes(w->in_features, spans_of(w)) << (refined != NULL);
+}
+
+Matmul matmul_of(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
+                 const uint8_t *refined, void *quantised) {
+    const int64_t all = rows * digits, whole = PANEL / (LOT * digits) * (LOT * digits); /* whole rows and whole lots */
+    const int64_t panel = all < PANEL ? all : whole;
+    return (Matmul){
+        .w = w, .x = x, .quantised = quantised, .out = out, .refined = refined, .all = all, .panel = panel,
+        .pieces = (w->in_features + PIECE - 1) / PIECE, .panels = (all + panel - 1) / panel, .blocks = blocks_of(w),
+        .bfloat16 = bfloat16, .out_bfloat16 = out_bfloat16, .digits = digits, .tables = digits > 1 ? (int)w->table_count : 1,
+    };
+}
+
 /* out [rows, N] = x [rows, K] W^T, x quantised in so many digits (1 to 3); either is bfloat16 or else float32. Where there
  * is one digit, ``refined`` [K / 32] has a 1 for the units that get a second one; it may be NULL. 0, or 1 where memory ran
  * out. */
 EXPORT int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
                         const uint8_t *refined, int threads) {
-    const int64_t K = w->in_features, all = rows * digits, whole = PANEL / (LOT * digits) * (LOT * digits);
     if (!rows) return 0;
-    void *quantised = scratch((size_t)(all * quantised_bytes(K, spans_of(w)) << (refined != NULL)));
+    void *quantised = scratch((size_t)matmul_bytes(w, rows, digits, refined));
     if (!quantised) return 1;
-    const Matmul m = {
-        .w = w, .x = x, .quantised = quantised, .out = out, .refined = refined, .all = all,
-        .panel = all < PANEL ? all : whole, /* whole rows and whole lots */
-        .pieces = (K + PIECE - 1) / PIECE, .blocks = blocks_of(w), .bfloat16 = bfloat16, .out_bfloat16 = out_bfloat16,
-        .digits = digits, .tables = digits > 1 ? (int)w->table_count : 1,
-    };
-    threads = product_threads(K * w->out_features, threads);
-    share_out(quantise_piece, &m, rows * m.pieces, all * K < WORTH_SHARING ? 1 : threads);
-    share_out(panel_product, &m, (all + m.panel - 1) / m.panel * m.blocks, threads);
+    const Matmul m = matmul_of(w, x, bfloat16, out, out_bfloat16, rows, digits, refined, quantised);
+    threads = product_threads(w->in_features * w->out_features, threads);
+    share_out(quantise_piece, &m, rows * m.pieces, m.all * w->in_features < WORTH_SHARING ? 1 : threads);
+    share_out(panel_product, &m, m.panels * m.blocks, threads);
     return 0;
 }
 

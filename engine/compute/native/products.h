@@ -58,3 +58,23 @@ INLINE int code_bits(int64_t kind) {
     return kind == SIGNED8 || kind == UNSIGNED8 ? 8 : kind == UNSIGNED2 || kind == UNSIGNED3 ? 2 : 4;
 }
 INLINE int high_bits(int64_t kind) { return kind == UNSIGNED6 ? 2 : kind == UNSIGNED3 || kind == UNSIGNED5; }
+
+/* A product in pieces that threads may share with those of others: x [rows, K] is quantised in rows * pieces of them, and
+ * then multiplied in panels * blocks, for all of which ``quantised`` is kept. Its other arguments are those of
+ * lanes_matmul. */
+typedef struct {
+    const Lanes *w;
+    const void *x;
+    void *quantised, *out;
+    const uint8_t *refined;
+    int64_t all, panel, pieces, panels, blocks; /* all: virtual rows (digits of rows); panel: those of each */
+    int bfloat16, out_bfloat16, digits, tables;
+} Matmul;
+
+Matmul matmul_of(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
+                 const uint8_t *refined, void *quantised);
+/* Bytes of ``quantised``. */
+int64_t matmul_bytes(const Lanes *w, int64_t rows, int digits, const uint8_t *refined);
+/* The i-th piece of a Matmul, and the i-th block of a panel of it. */
+void quantise_piece(const void *matmul, int64_t i);
+void panel_product(const void *matmul, int64_t i);

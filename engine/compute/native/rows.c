@@ -1,16 +1,8 @@
 /* What lies between products, row by row. */
-#include "simd.h"
+#include "rows.h"
 #include "threads.h"
 
 enum { WIDEST_HEAD = 1024 };
-
-INLINE Floats numbers_at(const void *p, int64_t i, int bfloat16) {
-    return bfloat16 ? bfloat16_at((const uint16_t *)p + i) : floats_at((const float *)p + i);
-}
-INLINE void put_numbers(void *p, int64_t i, Floats values, int bfloat16) {
-    if (bfloat16) put_bfloat16((uint16_t *)p + i, values);
-    else put_floats((float *)p + i, values);
-}
 
 /* x += scale * added for a row, in the type of x. */
 INLINE void add_row(const int bfloat16, void *x, const void *added, float scale, int64_t first, int64_t size) {
@@ -68,9 +60,6 @@ EXPORT void norm(void *x, const void *added, float scale, int bfloat16, const vo
     share_out(norm_one, &all, rows, product_threads(rows * size, threads));
 }
 
-/* What a gated block does between its products: GATED is what Gating of library.py names. */
-enum { SILU, GELU_TANH, CLAMPED };
-
 INLINE Floats gated(const int kind, Floats gate, Floats up, float limit, float alpha) {
     if (kind == SILU) return gate * sigmoid(gate) * up;
     /* 0.5 (1 + tanh(y)) is the sigmoid of 2 y (Hendrycks and Gimpel 2016). */
@@ -97,14 +86,18 @@ typedef struct {
     int kind, bfloat16;
 } Gate;
 
-static void gate_one(const void *of, int64_t row) {
-    const Gate *g = of;
-    switch (2 * g->kind + g->bfloat16) {
+void gate_numbers(int kind, int bfloat16, const void *x, int64_t row, int64_t size, float limit, float alpha, void *out) {
+    switch (2 * kind + bfloat16) {
 #define GATE(KIND)                                                                                                     \
-    case 2 * KIND: gate_row(KIND, 0, g->x, row, g->size, g->limit, g->alpha, g->out); break;                           \
-    case 2 * KIND + 1: gate_row(KIND, 1, g->x, row, g->size, g->limit, g->alpha, g->out); break;
+    case 2 * KIND: gate_row(KIND, 0, x, row, size, limit, alpha, out); break;                                          \
+    case 2 * KIND + 1: gate_row(KIND, 1, x, row, size, limit, alpha, out); break;
         GATE(SILU) GATE(GELU_TANH) GATE(CLAMPED)
     }
+}
+
+static void gate_one(const void *of, int64_t row) {
+    const Gate *g = of;
+    gate_numbers(g->kind, g->bfloat16, g->x, row, g->size, g->limit, g->alpha, g->out);
 }
 
 /* out [rows, size] from x [rows, 2 size], gates before what they let through; both bfloat16 or both float32. limit and

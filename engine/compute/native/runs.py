@@ -19,6 +19,8 @@ class RunTables(NamedTuple):
 
     @classmethod
     def of(cls, table: StateRuns) -> RunTables:
+        if table.begins is not None:
+            return cls(table.runs, table.begins, table.parents)
         runs = np.ascontiguousarray(table.runs)
         return cls(runs, np.append(np.flatnonzero(runs[:, 4]), len(runs)).astype(np.int64), table.parents)
 

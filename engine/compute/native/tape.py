@@ -77,6 +77,14 @@ class Tape(TorchDispatchMode, Generic[T]):
         """Add a call of native code, without the number of threads, which is its last argument."""
         self._calls.append(partial(function, *arguments))
 
+    def repeat(self, call: Callable[[], None]) -> None:
+        """Add a call of Python's own, which is made elsewhere the first time."""
+
+        def again(threads: int) -> None:
+            call()
+
+        self._calls.append(again)
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if function is torch.ops.aten._local_scalar_dense.default:
@@ -100,6 +108,13 @@ class Tape(TorchDispatchMode, Generic[T]):
             for call in self._calls:
                 if call(threads):
                     raise MemoryError("A recorded step ran out of memory.")
+
+
+def repeated(call: Callable[[], None]) -> None:
+    """Make a call of Python's own, and again at its place whenever a tape is replayed on which it is recorded."""
+    if (tape := current()) is not None:
+        tape.repeat(call)
+    call()
 
 
 def current() -> Tape[Any] | None:

@@ -37,7 +37,7 @@ from engine.compute.batch import (
 )
 from engine.compute.layers.numerics import Numerics
 from engine.compute.runner.buffers import Bucket, StepMemory
-from engine.compute.runner.inputs import StepInputs, StepShape
+from engine.compute.runner.inputs import StepInputs, StepShape, state_runs
 from engine.compute.runner.recorders import Captured, Forward, GraphRecorder, first_line
 
 MOST_ROWS = ROW_CLASSES[-1]
@@ -203,7 +203,13 @@ class Graphs:
             return None
         memory = self._fill(key, rows, tokens_there)
         self._forget_moved()  # by this step's own tables too
-        return memory if key in self._captured or self._capture(key) else None
+        if key in self._captured:
+            return memory
+        if not any(_in_place(row) for row in rows):
+            return memory if self._capture(key) else None
+        # What a capture moves, the step would move again.
+        self._fill(key, ())
+        return self._fill(key, rows, tokens_there) if self._capture(key) else None
 
     def replay(self, key: GraphKey, rows: Sequence[SequenceRows], memory: StepMemory) -> ForwardOutput:
         """The results of the step that :meth:`prepare` filled in."""
@@ -302,6 +308,8 @@ class Graphs:
         ends = list(accumulate((len(row.tokens) for row in rows), initial=0))
         shape = StepShape(size, ends, [row.start + len(row.tokens) for row in rows])
         self._inputs.fill(rows, memory, shape, tokens_there)
+        if self._kv.states is not None:
+            self._inputs.frozen_runs(size).fill(state_runs(rows, shape.row_start), shape.row_start)
         return memory
 
     def _frozen(self, key: GraphKey) -> Batch:
@@ -317,6 +325,7 @@ class Graphs:
             ancestors=device.ancestors if size.tree else None,
             want_logits=self._every_row[: size.T],
             want_hidden=key.asked.want_hidden,
+            states=None if self._kv.states is None else self._inputs.frozen_runs(size),
             host=HostShape(
                 T=size.T,
                 S=size.S,
@@ -330,6 +339,11 @@ class Graphs:
                 frozen=True,
             ),
         )
+
+
+def _in_place(row: SequenceRows) -> bool:
+    """Return True if the sequence's state is written where it is read."""
+    return any(run.target and run.source == run.target for run in row.states)
 
 
 def _restricted(row: SequenceRows) -> bool:

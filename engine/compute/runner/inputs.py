@@ -43,6 +43,7 @@ class StepInputs:
         self.groups = groups
         self.buffers = Buffers(groups, device, policy)
         self.tables = PageTables(groups, device, pages_for(context))
+        self._runs: dict[Bucket, StateRuns] = {}
 
     @property
     def generation(self) -> tuple[int, int]:
@@ -78,6 +79,12 @@ class StepInputs:
         if tokens_there is not None:
             memory.device.tokens[: tokens_there.shape[0]].copy_(tokens_there)
         return FilledStep(tables, positions, first_slot, runs)
+
+    def frozen_runs(self, size: Bucket) -> StateRuns:
+        """The memory that runs of states lie in where a bucket's steps are captured; never moved."""
+        if size not in self._runs:
+            self._runs[size] = StateRuns.frozen(size.T, size.S, size.tree)
+        return self._runs[size]
 
 
 def shape_of(rows: Sequence[SequenceRows], groups: int) -> StepShape:
@@ -124,7 +131,7 @@ def state_runs(rows: Sequence[SequenceRows], row_start: Sequence[int]) -> StateR
     if all(row.parents is None for row in rows):
         return found
     parents = np.arange(-1, row_start[-1] - 1, dtype=np.int32)
-    parents[found.runs[:, 0]] = -1
+    parents[found.runs[found.runs[:, 1] > found.runs[:, 0], 0]] = -1  # those that fill up a bucket may have no rows
     for row, start in zip(rows, row_start, strict=False):
         if row.parents is not None:  # row 0 is the last known token, and a run of its own
             parents[start + 1 : start + len(row.tokens)] = [start + up if up else -1 for up in row.parents[1:]]

@@ -1,9 +1,11 @@
-"""Attention in Kvasir's native code (native/attention.c), on a CPU: decoding, the checking of chains, and prompts.
+"""Attention in Kvasir's native code (native/attention.c), on a CPU: decoding, the checking of drafts, and prompts.
 
 It reads pages where they lie and keeps weights and sums in float32. A row's bits depend on its keys alone.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,18 +21,26 @@ WIDEST, WIDEST_PACKED = 576, 256
 """The widest head of numbers, that of multi-head latent attention, and of codes."""
 
 
+class _Rows(NamedTuple):
+    """Keys that rows see, as `NativeLibrary.attend` takes them; ``keys`` are the limits that they were made by."""
+
+    rows: Tensor
+    trees: Tensor | None
+    keys: KeyRange
+
+
 class NativeAttention(AttentionBackend):
-    """Chains of any number of rows."""
+    """Chains of any number of rows, and drafted trees."""
 
     name = "native"
     captures = True
 
     def __init__(self) -> None:
         self._library, self._absent = find()
-        self._rows: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
+        self._rows: PerBatch[_Rows] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
+        """It reads bfloat16 and the packed kinds, in heads of whole vectors."""
         if problem.device != "cpu":
             return "the model is not on a CPU"
         if problem.dtype not in DTYPES:
@@ -40,8 +50,6 @@ class NativeAttention(AttentionBackend):
         kept = problem.kv_dtype or problem.dtype
         if problem.kind in PLAIN_KINDS and kept != torch.bfloat16:
             return f"it reads keys and values in bfloat16 and these are in {str(kept).removeprefix('torch.')}"
-        if problem.tree:
-            return "it knows no drafted trees"
         if problem.shared:
             return "keys that its rows share stay in the processor's cache, which is faster than a second call"
         if problem.batch_invariant:
@@ -72,23 +80,28 @@ class NativeAttention(AttentionBackend):
         shape = (*q.shape[:2], kv.v_dim)
         out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
-        rows = self._rows_of(batch, spec.window, keys)
-        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse)
+        rows, trees, _ = self._rows_of(batch, spec.window, keys)
+        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse, trees)
         return out, lse
 
-    def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
-        """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
+    def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> _Rows:
+        """Made at the first such layer of a step."""
         made, keys = self._rows.of(batch), keys or KeyRange()
         key = (window, id(keys.first), id(keys.stop), keys.ahead)
-        if key not in made and batch.host.frozen:
-            assert self._library is not None, "see declines"
-            tables = (batch.row_start, batch.kv_len, batch.page_table.stride(1))
-            made[key] = self._library.chain_rows(*tables, window, batch.host.T), keys
+        assert self._library is not None, "see declines"
+        tables = (batch.row_start, batch.kv_len, batch.page_table.stride(1))
+        if key not in made and batch.ancestors is not None:
+            real = batch.row_start[: batch.host.S + 1], batch.kv_len[: batch.host.S], tables[2]
+            rows, trees = self._library.tree_rows(*real, window, batch.ancestors[: batch.host.T], keys)
+            made[key] = _Rows(rows, trees, keys)
+        elif key not in made and batch.host.frozen:
+            made[key] = _Rows(self._library.chain_rows(*tables, window, batch.host.T), None, keys)
         elif key not in made:  # the ranges are kept, so that no others are given their ids
             host = batch.host
             starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)
             of_row = np.repeat(np.arange(host.S), np.diff(starts))
             index = np.arange(host.T) - starts[of_row + 1] + np.asarray(host.kv_len, dtype=np.int64)[of_row]
             seen = keys.of_chain(index, window)
-            made[key] = torch.from_numpy(np.stack([of_row * batch.page_table.stride(1), *seen], axis=1)), keys
-        return made[key][0]
+            rows = torch.from_numpy(np.stack([of_row * batch.page_table.stride(1), *seen], axis=1))
+            made[key] = _Rows(rows, None, keys)
+        return made[key]

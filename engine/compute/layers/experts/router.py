@@ -9,10 +9,15 @@ import torch
 from torch import Tensor
 
 from engine.compute.layers.linear.dense import Dense
+from engine.compute.native.experts import ROUTINGS, RouterArguments
+from engine.compute.native.library import DTYPES, ROW_UNIT, NativeLibrary, find
 
 if TYPE_CHECKING:
     from engine.compute.layers.interface import WeightSource
     from engine.config.feed_forward import MoEConfig
+
+SCORED_ROWS = 16
+"""Up to this many rows native code computes the scores; above, torch's product reads its weights less often."""
 
 
 class Router:
@@ -34,7 +39,35 @@ class Router:
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """``x [T, hidden_size]`` -> ``chosen [T, k]`` int64, all different in a row, and ``shares [T, k]`` float32."""
-        return self.choose(self.scores(x))
+        library = find().library if x.device.type == "cpu" and x.dtype in DTYPES else None
+        return self.choose(self.scores(x)) if library is None else self._natively(x, library)
+
+    def _natively(self, x: Tensor, library: NativeLibrary) -> tuple[Tensor, Tensor]:
+        """Same as :meth:`choose`, to rounding, by native code, which scores a few rows, too, and each by itself."""
+        moe, linear, (rows, size) = self.moe, self.linear, x.shape
+        few = rows <= SCORED_ROWS or self.numerics.batch_invariant
+        weight = linear.weight if isinstance(linear, Dense) and few and size % ROW_UNIT == 0 else None
+        x = x.contiguous()
+        scores = self.scores(x).contiguous() if weight is None else torch.empty(rows, moe.num_experts)
+        chosen = torch.empty(rows, moe.experts_per_token, dtype=torch.int64)
+        shares = torch.empty(rows, moe.experts_per_token)
+        bias = linear.bias if isinstance(linear, Dense) else None
+        tensors = (x, weight, bias, scores, self.bias, self.scales, chosen, shares)
+        problem = RouterArguments(
+            *(None if each is None else each.data_ptr() for each in tensors),
+            rows,
+            size,
+            moe.num_experts,
+            moe.experts_per_token,
+            moe.groups,
+            moe.groups_per_token,
+            moe.share_scale,
+            ROUTINGS.index(moe.routing),
+            moe.normalised,
+            x.dtype == torch.bfloat16,
+        )
+        library.route(problem)
+        return chosen, shares
 
     def scores(self, x: Tensor) -> Tensor:
         """float32 ``[T, E]``."""

@@ -195,15 +195,25 @@ class NativeLinear(PackedLinear):
     def forward_float32(self, x: Tensor) -> Tensor:
         return self._product(x, torch.float32)
 
+    @property
+    def weights(self) -> WeightLanes:
+        """What native code is given of the layer, once it is filled."""
+        return self._weights
+
+    @property
+    def few_digits(self) -> int:
+        """Digits of the activations of a few rows."""
+        digits = _DIGITS[self.numerics.activations]
+        return 2 if digits == 1 and self.numerics.refines and self.refined is not None else digits
+
     def _product(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         numerics, x = self.numerics, self.ordered(x)
         if numerics.observer is not None:
             numerics.observer(self, x)
-        digits, refined = _DIGITS[numerics.activations], self.refined if numerics.refines else None
-        if digits > 1:
-            refined = None
-        elif refined is not None and (len(x) <= FEW_ROWS or numerics.batch_invariant):
-            digits, refined = 2, None
+        digits, refined = self.few_digits, None
+        if len(x) > FEW_ROWS and numerics.refines and not numerics.batch_invariant:
+            digits = _DIGITS[numerics.activations]
+            refined = self.refined if digits == 1 else None
         out = self._library.matmul(self._weights, x, digits, dtype, refined)
         return out if self.bias is None else out.add_(self.bias)
 

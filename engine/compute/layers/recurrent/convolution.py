@@ -8,16 +8,21 @@ from torch import Tensor
 
 from engine.cache.stores.states import StateRuns
 from engine.cache.stores.transfer import on_device
+from engine.compute.native.library import NativeLibrary
 
 
-def convolve(inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns) -> Tensor:
+def convolve(
+    inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns, library: NativeLibrary | None = None
+) -> Tensor:
     """``inputs [T, channels]`` of the rows of ``runs`` -> sums of products in float32, alike.
 
     ``taps [kernel, channels]`` float32, that of the present token last. ``tails [slots, kernel - 1, channels]`` are
     read at the runs' sources and written at their targets. Products are added in the order of tokens, whatever the
-    batch.
+    batch; by native code to the same bits.
     """
-    kernel, places = len(taps), runs.runs.tolist()
+    if library is not None and (found := library.convolve(inputs, taps, tails, runs)) is not None:
+        return found
+    kernel, places = len(taps), runs.table.tolist()
     if begin_alone(runs, len(inputs)):
         return _single_rows(inputs, taps, tails, runs)
     out = inputs.new_empty(inputs.shape, dtype=torch.float32)
@@ -44,7 +49,7 @@ def _single_rows(inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns) -
 
 def begin_alone(runs: StateRuns, rows: int) -> bool:
     """Return True if each run of a step is one row of a sequence of its own, so that none reads what another writes."""
-    return len(runs.runs) == rows and bool(runs.runs[:, 4].all())
+    return len(runs.table) == rows and bool(runs.table[:, 4].all())
 
 
 def places_of(runs: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

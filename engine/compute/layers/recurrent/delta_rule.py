@@ -84,7 +84,7 @@ def by_torch(
 ) -> Tensor:
     """The definition of :func:`delta_rule`."""
     out = mixed.new_zeros(mixed.shape[0], shape.value_heads * shape.value)
-    count = int(runs.runs[-1, 1])
+    count = runs.rows
     inputs, z = mixed[:count].split((shape.channels, out.shape[1]), 1)
     q, k, v = _convolved(inputs, weights, shape, states.tails, runs, numerics)
     b, a = gates[:count].float().split((shape.value_heads, shape.decays), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -13,6 +14,7 @@ from engine.compute.layers.recurrent.delta_rule import delta_rule
 from engine.compute.layers.residual import ResidualStream
 from engine.compute.native.delta import DeltaWeights
 from engine.compute.native.library import find
+from engine.compute.native.tape import repeated
 from engine.config.states import RecurrentShape
 
 if TYPE_CHECKING:
@@ -41,7 +43,12 @@ class GatedDeltaNet:
             eps=config.rms_norm_eps,
         )
         self.numerics = source.numerics
-        self._library = find().library if self.weights.norm.device.type == "cpu" else None
+        self._library, self._dtype = find().library if self.weights.norm.device.type == "cpu" else None, source.dtype
+
+    @property
+    def plans(self) -> bool:
+        """True if the host plans where a step reads and writes states."""
+        return self._library is None or not self._library.has_delta_rule(self.shape, self._dtype)
 
     def _read_projections(self, source: WeightSource, prefix: str, size: int) -> None:
         shape = self.shape
@@ -69,7 +76,7 @@ class GatedDeltaNet:
         assert runs is not None
         inputs = self.project(times)
         if runs.drafts:
-            states.keep_inputs(self.place, inputs)
+            repeated(partial(states.keep_inputs, self.place, inputs))
         return self._rule(*inputs, states, runs)
 
     def project(self, times: Callable[[Linear], Tensor]) -> tuple[Tensor, Tensor]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.compute.layers.linear.base import Linear
-from engine.compute.layers.recurrent.state_space import MambaWeights, state_space
-from engine.compute.native.library import find
+from engine.compute.layers.recurrent.state_space import state_space
+from engine.compute.native.library import DTYPES, ROW_UNIT, find
+from engine.compute.native.state_space import MambaWeights
+from engine.compute.native.tape import repeated
 from engine.config.states import MambaShape
 
 if TYPE_CHECKING:
@@ -42,7 +46,13 @@ class Mamba2:
             norm=source.array(f"{prefix}norm.weight", (shape.inner,)).view(shape.groups, -1),
         )
         self.numerics = source.numerics
-        self._library = find().library if self.weights.norm.device.type == "cpu" else None
+        self._library, self._dtype = find().library if self.weights.norm.device.type == "cpu" else None, source.dtype
+
+    @property
+    def plans(self) -> bool:
+        """True if the host plans where a step reads and writes states."""
+        served = self._library is not None and self._library.has_state_space(self.shape)
+        return not served or self._dtype not in DTYPES or self.shape.channels % ROW_UNIT != 0
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
@@ -51,14 +61,19 @@ class Mamba2:
         assert runs is not None
         gate, *inputs = self.mixed(x).split(self.sizes, 1)
         if runs.drafts:
-            states.keep_inputs(self.place, inputs)
+            repeated(partial(states.keep_inputs, self.place, inputs))
         read = self._move(inputs, states, runs)
-        out = gate.new_zeros(gate.shape)  # padding rows stay so
-        out[: len(read)] = self._normed(read, gate[: len(read)])
-        return self.output(out)
+        normed = self._normed(read, gate[: len(read)]).to(x.dtype)
+        if len(read) < len(x):  # padding rows
+            normed = torch.cat((normed, normed.new_zeros(len(x) - len(read), normed.shape[1])))
+        return self.output(normed)
 
     def _normed(self, read: Tensor, gate: Tensor) -> Tensor:
         """``read [rows, heads, width]`` and ``gate [rows, inner]`` -> ``[rows, inner]``, gated and then normalised."""
+        if self._library is not None:
+            found = self._library.gated_norm(read.flatten(1), gate, self.weights.norm, self.eps)
+            if found is not None:
+                return found
         gated = read.flatten(1) * self.numerics.by_row(F.silu, gate.float())
         groups, size = self.weights.norm.shape
         normed = self.numerics.by_row(

@@ -42,7 +42,7 @@ def read_through(rows: Rows, matrices: Tensor, runs: StateRuns, rule: Rule, nume
     if len(rows[0]) > 1 and begin_alone(runs, len(rows[0])) and not numerics.batch_invariant:
         return _together(rows, matrices, runs, rule)
     out = torch.empty_like(rows[2])
-    for first, stop, source, target, _ in runs.runs.tolist():
+    for first, stop, source, target, _ in runs.table.tolist():
         mine, parents = tuple(each[first:stop] for each in rows), tree_of(runs, first, stop)
         if parents is None and stop - first >= LEAST_CHUNK and not numerics.batch_invariant:
             out[first:stop], state = rule.by_chunks(mine, matrices[source])

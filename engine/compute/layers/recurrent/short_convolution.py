@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.recurrent.convolution import convolve
+from engine.compute.native.library import DTYPES, ROW_UNIT, find
+from engine.compute.native.tape import repeated
 from engine.config.states import ConvolutionShape
 
 if TYPE_CHECKING:
@@ -29,6 +32,12 @@ class ShortConvolution:
         self.mixed: Linear = source.linear(prefix, ("in_proj",), (3 * size,), size, False)
         self.output: Linear = source.linear(prefix, ("out_proj",), (size,), size, False)
         self.taps = source.array(f"{prefix}conv.weight", (size, 1, shape.kernel))[:, 0].T.contiguous()
+        self._library = find().library if source.device.type == "cpu" and source.dtype in DTYPES else None
+
+    @property
+    def plans(self) -> bool:
+        """True if the host plans where a step reads and writes states."""
+        return self._library is None or self.output.in_features % ROW_UNIT != 0
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
@@ -38,8 +47,8 @@ class ShortConvolution:
         b, c, x = self.mixed(x).chunk(3, 1)
         inputs = b * x
         if runs.drafts:
-            states.keep_inputs(self.place, (inputs,))
-        count = int(runs.runs[-1, 1])
+            repeated(partial(states.keep_inputs, self.place, (inputs,)))
+        count = runs.rows
         seen = self._move(inputs[:count], states, runs).to(x.dtype)
         if count < len(x):  # padding rows
             seen = torch.cat((seen, seen.new_zeros(len(x) - count, seen.shape[1])))
@@ -51,7 +60,7 @@ class ShortConvolution:
         self._move(inputs, states, runs)
 
     def _move(self, inputs: Tensor, states: StateStore, runs: StateRuns) -> Tensor:
-        return convolve(inputs, self.taps, states.layers[self.place].tails, runs)
+        return convolve(inputs, self.taps, states.layers[self.place].tails, runs, self._library)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "mixed", self.mixed

@@ -12,8 +12,6 @@ are both forms of engine/compute/layers/recurrent/recurrence.py: row by row, and
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,24 +21,8 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.recurrent.convolution import convolve
 from engine.compute.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.compute.native.library import NativeLibrary
+from engine.compute.native.state_space import MambaWeights
 from engine.config.states import MambaShape
-
-
-class MambaWeights(NamedTuple):
-    """Weights of a layer besides its linear layers, all in float32."""
-
-    convolution: Tensor
-    """[kernel, channels], the oldest token's first."""
-    convolution_bias: Tensor | None
-    """[channels]"""
-    decay: Tensor
-    """[heads]: A = -e^A_log"""
-    bias: Tensor
-    """[heads], added to what the steps are made from."""
-    skip: Tensor
-    """[heads]: D"""
-    norm: Tensor
-    """[groups, size]: the weight of the norm of what a group reads."""
 
 
 def state_space(
@@ -57,18 +39,22 @@ def state_space(
 
     ``mixed [T, channels]``: x, B and C before the convolution; ``steps [T, heads]``: what the steps are made from.
     """
-    count, sizes = int(runs.runs[-1, 1]), (shape.inner, *[shape.groups * shape.state] * 2)
-    seen = convolve(mixed[:count], weights.convolution, states.tails, runs)
-    seen = seen if weights.convolution_bias is None else seen + weights.convolution_bias
-    x, b, c = numerics.by_row(F.silu, seen).split(sizes, 1)
+    count, sizes = runs.rows, (shape.inner, *[shape.groups * shape.state] * 2)
+    inputs, taps, added = mixed[:count], weights.convolution, weights.convolution_bias
+    seen = library.convolve(inputs, taps, states.tails, runs, added, silu=True) if library is not None else None
+    if seen is None:
+        seen = convolve(inputs, taps, states.tails, runs)
+        seen = numerics.by_row(F.silu, seen if added is None else seen + added)
+    if library is not None:
+        found = library.state_space(seen, steps[:count], weights, shape, states.matrices, runs)
+        if found is not None:
+            return found
+    x, b, c = seen.split(sizes, 1)
     b, c = (each.unflatten(1, (shape.groups, shape.state)) for each in (b, c))
     x = x.unflatten(1, (shape.heads, shape.width))
     d = numerics.by_row(F.softplus, steps[:count].float() + weights.bias).clamp(*shape.limits)
     rows = c, b, x * d[..., None], d * weights.decay
-    read = library.state_space(rows, states.matrices, runs) if library is not None else None
-    if read is None:
-        read = read_through(rows, states.matrices, runs, RULE, numerics)
-    return read + x * weights.skip[:, None]
+    return read_through(rows, states.matrices, runs, RULE, numerics) + x * weights.skip[:, None]
 
 
 def step(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -94,7 +94,7 @@ class BertLayer:
     """Attention, norm, MLP, norm. The norm after a layer's MLP is read as the first of the next layer, and the last
     one as the model's, so that states enter it as they do in other families."""
 
-    waits = False
+    waits = plans = False
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."

@@ -170,7 +170,7 @@ class Gemma4Layer(gemma2.SandwichLayer):
 
     @property
     def waits(self) -> bool:
-        return self.experts is not None and self.experts.block.grouped is None
+        return self.experts is not None and self.experts.block.waits
 
 
 class ParallelExperts:

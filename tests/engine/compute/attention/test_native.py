@@ -42,12 +42,13 @@ def close(o: torch.Tensor, want: torch.Tensor) -> bool:
 
 
 def shapes_of(**shapes: list[tuple[int, int]]) -> dict[str, list[tuple[int, int, bool]]]:
-    return {name: [(*each, False) for each in some] for name, some in shapes.items()}
+    """Start and rows of sequences: of no rows is a tree."""
+    return {name: [(*each, not each[1]) for each in some] for name, some in shapes.items()}
 
 
 @runs
 class TestNative(AttentionBackendContract):
-    """Few rows and no trees, keys and values in bfloat16, in tiles of 128."""
+    """Few rows, keys and values in bfloat16, in tiles of 128."""
 
     backend = NativeAttention
     one_kernel = True
@@ -63,6 +64,9 @@ class TestNative(AttentionBackendContract):
             between_tiles=[(70, 65)],
             mixed=[(5, 1), (20, 3), (257, 1), (10, 16), (0, 2)],
             few_and_many=[(600, 1), (12, 40), (3, 17), (0, 2), (130, 20)],
+            tree=[(77, 0)],
+            tree_over_parts=[(508, 0)],
+            trees_and_chains=[(0, 0), (124, 0), (40, 1), (600, 3), (511, 0), (20, 30)],
         ),
         "few": shapes_of(mixed=[(600, 1), (12, 4)], tiles=[(100, 30)]),
         "window": {str(window): window for window in (None, 1, 20, 100, 128, 129)},
@@ -78,8 +82,7 @@ class TestNative(AttentionBackendContract):
         heads: tuple[int, int] = (4, 2),
         widths: tuple[int, int | None] = (64, None),
     ) -> list[Case]:
-        chains = [(start, rows, False) for start, rows, _ in shapes]
-        cases = super().filled(chains, torch.bfloat16, heads, widths)
+        cases = super().filled(shapes, torch.bfloat16, heads, widths)
         generator = torch.Generator().manual_seed(1)
         for case in cases if dtype == torch.float32 else ():
             case.q = torch.randn(case.q.shape, generator=generator)
@@ -111,6 +114,40 @@ def test_any_range_of_keys(data: st.DataObject) -> None:
     assert bool(((lse.double() - want_lse)[some].abs() <= 1e-5 * want_lse[some].abs() + 1e-5).all())
     assert close(o, want)
     assert not o[~some].any()
+
+
+@runs
+@examples(30)
+@given(st.data())
+def test_any_tree(data: st.DataObject) -> None:
+    """Next to chains, within any limits, small windows included; and a tree of as many rows as there may be."""
+    cases, seed = list[Case](), data.draw(st.integers(0, 1))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start, rows = data.draw(st.integers(0, 530)), data.draw(st.integers(1, 9) | st.just(64))
+        parents = [data.draw(st.integers(max(-1, row - 6), row - 1)) for row in range(rows)]
+        cases.append(Case(start, rows, parents if data.draw(st.booleans()) else None))
+    generator = torch.Generator().manual_seed(seed)
+    for case in cases:
+        case.fill(4, 2, 64, torch.bfloat16, generator)
+        case.q = case.q.float() if seed else case.q
+    rows = sum(case.rows for case in cases)
+    ends = st.none() | st.lists(st.integers(0, 560), min_size=rows, max_size=rows).map(np.array)
+    keys, spec = KeyRange(data.draw(ends), data.draw(ends)), AttnSpec(0.125, data.draw(st.none() | st.integers(1, 70)))
+    batch, q, kv = place(cases, 3)
+    o, lse = NativeAttention().attend(q, kv, spec, batch, need_lse=True, keys=keys)
+    assert lse is not None
+    begin = 0
+    for case in cases:
+        end = begin + case.rows
+        first, stop = (
+            np.full(rows, none) if limit is None else limit for limit, none in ((keys.first, 0), (keys.stop, 1 << 30))
+        )
+        want, want_lse = case.expected(spec, list(zip(first[begin:end], stop[begin:end], strict=True)))
+        assert close(o[begin:end], want)
+        some = want_lse != -torch.inf
+        assert torch.equal(lse[begin:end] == -torch.inf, ~some)
+        assert bool(((lse[begin:end].double() - want_lse)[some].abs() <= 1e-4).all())
+        begin = end
 
 
 @runs
@@ -192,7 +229,7 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "in bfloat16 and these are in float32" in str(backend.declines(wide))
     assert "not on a CPU" in str(backend.declines(PLAIN._replace(device="cuda")))
     assert "needs bfloat16 or float32" in str(backend.declines(PLAIN._replace(dtype=torch.float16)))
-    assert "trees" in str(backend.declines(PLAIN._replace(tree=True)))
+    assert backend.declines(PLAIN._replace(tree=True)) is None
     assert "heads of 80" in str(backend.declines(PLAIN._replace(head_dims=(80, 80))))
     assert "heads of 608" in str(backend.declines(PLAIN._replace(head_dims=(608, 608))))
     assert "last bits" in str(backend.declines(PLAIN._replace(batch_invariant=True)))

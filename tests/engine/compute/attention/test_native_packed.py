@@ -12,7 +12,7 @@ from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.compute.attention.backends.native import NativeAttention
 from engine.compute.attention.interface import AttnSpec, KeyRange
 from engine.compute.native.library import find
-from tests.engine.compute.attention.attention_cases import Case
+from tests.engine.compute.attention.attention_cases import TREE, Case
 from tests.engine.compute.attention.packed_cases import KINDS, expected_within, place_packed
 from tests.engine.compute.native.instruction_sets import at_hand
 from tests.kit.examples import examples
@@ -65,6 +65,17 @@ def test_matches_what_the_codes_stand_for(kind: tuple[str, int, int], window: in
     for shapes in ([(0, 1)], [(31, 1)], [(127, 1)], [(128, 3)], [(1100, 1)], few, [(90, 70)], [(0, 33), *few]):
         for seed in (None, 1):
             compare(cases_of(shapes), kind, AttnSpec(0.125, window), seed)
+
+
+@pairs(
+    each_set=at_hand(), kind=[kind for kind in KINDS if kind[0] != "kivi"], window=[None, 3, 90], indirect=["each_set"]
+)
+def test_trees(kind: tuple[str, int, int], window: int | None) -> None:
+    """(Of kind "kivi" the rows of a step are in another store.)"""
+    generator = torch.Generator().manual_seed(2)
+    for start in (0, 30, 120, 509):
+        tree = Case(start, len(TREE), TREE).fill(4, 2, 64, torch.float32, generator)
+        compare([tree, *cases_of([(50, 3)])], kind, AttnSpec(0.125, window), 1)
 
 
 @pairs(each_set=at_hand(), kind=KINDS, width=[32, 64, 96, 128, 160, 256], indirect=["each_set"])

@@ -81,6 +81,6 @@ def test_a_given_list_of_backends_is_obeyed() -> None:
 
 def test_every_case_has_its_backend() -> None:
     assert choose(PLAIN).backend.name == FAST
-    assert choose(PLAIN._replace(tree=True)).backend.name == "sdpa"
+    assert choose(PLAIN._replace(tree=True)).backend.name == FAST
     assert choose(PLAIN._replace(batch_invariant=True)).backend.name == "batch_invariant"
     assert choose(PLAIN._replace(spec=AttnSpec(0.125, softcap=50.0))).declined[2][0] == "sdpa"

@@ -19,8 +19,9 @@ from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.recurrent import recurrence
 from engine.compute.layers.recurrent.convolution import convolve
 from engine.compute.layers.recurrent.recurrence import CHUNK, row_by_row
-from engine.compute.layers.recurrent.state_space import RULE, MambaWeights, by_chunks, state_space
+from engine.compute.layers.recurrent.state_space import RULE, by_chunks, state_space
 from engine.compute.native.library import NativeLibrary, find_with
+from engine.compute.native.state_space import MambaWeights
 from engine.compute.runner.inputs import runs_of, state_runs
 from engine.config.states import MambaShape
 from tests.engine.compute.native.instruction_sets import at_hand
@@ -113,7 +114,9 @@ def test_native_code_computes_what_the_reference_does() -> None:
             untouched = [0, 1, 6, *range(8, 20)]
             assert torch.equal(other.states.matrices[untouched], layer.states.matrices[untouched])
             narrow = Layer.of(SHAPES[1])
-            assert library.state_space((), narrow.states.matrices, runs) is None, "heads of 5 are left to torch"
+            given = narrow.inputs(101)
+            left = library.state_space(*given, narrow.weights, narrow.shape, narrow.states.matrices, runs)
+            assert left is None, "heads of 5 are left to torch"
 
 
 @each_code
@@ -187,3 +190,45 @@ def test_a_convolution_of_two_runs_of_a_row_each() -> None:
     inputs, taps, tails = torch.randn(2, 8), torch.randn(4, 8), torch.randn(4, 3, 8)
     expected = convolve(inputs, taps, tails.clone(), runs_of([[StateRun(2, 1, 3)]]))
     assert torch.equal(convolve(inputs, taps, tails, runs_of([[StateRun(1, 1, 2), StateRun(1, 2, 0)]])), expected)
+
+
+@pytest.mark.parametrize("name", at_hand())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_native_convolutions_have_the_bits_of_torch(name: str, dtype: torch.dtype) -> None:
+    """Of runs and trees of all kinds; rows of inputs may lie apart."""
+    library, taps, tails = find_with(name).library, torch.randn(4, 272), torch.randn(9, 3, 272).to(dtype)
+    assert library is not None
+    apart = torch.randn(40, 300).to(dtype)[:, 7:279]
+    plain = runs_of([[StateRun(1, 1, 2)], [StateRun(5, 0, 3)], [StateRun(2, 1, 4), StateRun(9, 4, 5)],
+                     [StateRun(1, 6, 6)], [StateRun(2, 7, 7)], [StateRun(20, 2, 0)]])  # fmt: skip
+    tree = SequenceRows([0] * 5, 5, [1], parents=[-1, 0, 0, 1, 2], states=[StateRun(1, 1, 2), StateRun(4, 2, 0)])
+    for runs in (plain, state_runs([tree], [0, 5])):
+        inputs, expected, found = apart[: runs.rows], tails.clone(), tails.clone()
+        wanted = convolve(inputs, taps, expected, runs)
+        assert torch.equal(convolve(inputs, taps, found, runs, library), wanted)
+        assert torch.equal(found, expected)
+        bias = torch.randn(272)
+        silu = library.convolve(inputs, taps, tails.clone(), runs, bias, silu=True)
+        assert silu is not None
+        torch.testing.assert_close(silu, torch.nn.functional.silu(wanted + bias), rtol=1e-6, atol=1e-6)
+    for inputs, rows in ((apart[:1].double(), tails), (apart[:1, :8], tails[..., :8])):
+        assert library.convolve(inputs, taps[:, : inputs.shape[1]], rows, runs_of([[StateRun(1, 1, 2)]])) is None
+
+
+@pytest.mark.parametrize("name", at_hand())
+def test_native_norms_of_groups(name: str) -> None:
+    library, weight = find_with(name).library, torch.rand(3, 48)
+    assert library is not None
+    read, gates = torch.randn(5, 144), torch.randn(5, 200)
+    for dtype, rounding in ((torch.float32, 1e-6), (torch.bfloat16, 2**-8)):
+        gate = gates.to(dtype)[:, 40:184]
+        gated = (read * torch.nn.functional.silu(gate.float())).unflatten(1, (3, 48)).double()
+        wanted = gated * torch.rsqrt(gated.square().mean(-1, keepdim=True) + 1e-5) * weight
+        found = library.gated_norm(read, gate, weight, 1e-5)
+        assert found is not None
+        assert found.dtype == dtype
+        torch.testing.assert_close(found.double(), wanted.flatten(1), rtol=2 * rounding, atol=rounding)
+        alone = library.gated_norm(read[2:3], gate[2:3], weight, 1e-5)
+        assert alone is not None
+        assert torch.equal(alone[0], found[2])
+    assert library.gated_norm(read, gates[:, :144], torch.rand(18, 8), 1e-5) is None

@@ -65,7 +65,7 @@ def test_steps_of_a_key_launch_the_same(name: str, kind: KVKind) -> None:
         mock.Mock(settings=()),
         inputs,
         mock.Mock(uncaptured=""),
-        mock.Mock(),
+        mock.Mock(states=None),
         mock.Mock(),
         CONTEXT,
         mock.Mock(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,17 +13,26 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.states import StateRuns
+from engine.cache.types import StateRun
 from engine.compute.attention.registry import AttentionDispatcher
 from engine.compute.batch import SequenceRows
+from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.numerics import Numerics
+from engine.compute.layers.recurrent.convolution import convolve
 from engine.compute.models.arenas import new_store
 from engine.compute.models.registry import family
 from engine.compute.native.library import loaded
 from engine.compute.native.tape import RecordingError, Tape
 from engine.compute.runner import graphs
+from engine.compute.runner.inputs import state_runs
 from engine.compute.runner.recorders import TapeRecorder
 from engine.compute.runner.runner import Runner
-from tests.engine.compute.runner.graphs_support import CONTEXT, TREE, agree, graphs_of
+from engine.config.attention import LatentShape
+from engine.config.model import ModelConfig
+from engine.config.states import RecurrentShape
+from tests.engine.compute.models.fake_families import OWN
+from tests.engine.compute.runner.graphs_support import CONTEXT, agree, graphs_of
 from tests.gpu.gpu_support import CPU, FAMILIES, PAGES, Weights
 from tests.kit.models import pages_for
 
@@ -30,15 +40,48 @@ RECORDED = {
     f"{name}ForCausalLM"
     for name in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Gemma3", "Phi3", "Olmo2", "Granite", "OPT")
 }
-"""Families that a tape serves: without experts, states, and logits of attention that are capped."""
+"""Families that a tape serves with unpacked weights: without experts, and logits of attention that are capped."""
+MIXED = (
+    *("MixtralForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM", "Gemma4ForCausalLM"),
+    *("Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "OlmoHybridForCausalLM", "KimiLinearForCausalLM"),
+    *("GraniteMoeHybridForCausalLM", "NemotronHForCausalLM", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"),
+)
+"""Families with experts, states, or both: served by a tape where native code serves their weights."""
+SLOTS = 21
 
 
-def runners(architecture: str, kind: KVKind = KVKind(), packed: bool = False) -> tuple[Runner, Runner]:
+class MixtureWeights(Weights):
+    """Routers are not packed, as in most files."""
+
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        packed, self.packed = self.packed, self.packed and names[-1] not in ("gate", "router")
+        try:
+            return super().linear(prefix, names, sizes, in_features, bias)
+        finally:
+            self.packed = packed
+
+
+def wide(config: ModelConfig) -> ModelConfig:
+    """The configuration with widths that native code serves: of heads 32, of packed weights' inputs 64."""
+    if config.attention.latent is not None:
+        latent = LatentShape(rank=64, nope=32, rope=32, value=32, q_rank=64)
+        config = config.changed(latent=latent, head_dim=64)
+    if isinstance(config.recurrent, RecurrentShape) and config.recurrent.channel_decays:
+        config = config.changed(recurrent=replace(config.recurrent, key=64, value=64))
+    return replace(config, layer_inputs=64) if config.layer_inputs else config
+
+
+def runners(
+    architecture: str, kind: KVKind = KVKind(), packed: bool = False, config: ModelConfig | None = None
+) -> tuple[Runner, Runner]:
     """One that records its steps, and one that never does."""
-    numerics = Numerics(quantises=packed)
+    numerics, config = Numerics(quantises=packed), config or FAMILIES[architecture]
     with torch.inference_mode():
-        model = family(architecture).Model(FAMILIES[architecture], Weights(CPU, torch.float32, numerics, packed))
-    stores = (new_store(FAMILIES[architecture], PAGES, torch.bfloat16, kind=kind) for _ in range(2))
+        model = family(architecture).Model(config, MixtureWeights(CPU, torch.float32, numerics, packed))
+    stores = (
+        new_store(config, PAGES, torch.bfloat16, kind=kind, state_slots=SLOTS, state_dtype=torch.float32)
+        for _ in range(2)
+    )
     records, never = (
         Runner(model, store, AttentionDispatcher(numerics), CPU, None, CONTEXT, recorder, numerics)
         for store, recorder in zip(stores, (TapeRecorder(), None), strict=True)
@@ -56,24 +99,89 @@ def same(records: Runner, never: Runner, rows: list[SequenceRows], **options: An
 
 @pytest.mark.parametrize("kind", [KVKind(), KVKind("int8"), KVKind("fp8"), KVKind("int4")], ids=lambda kind: kind.name)
 def test_any_order_of_steps_gives_the_same_bits(kind: KVKind) -> None:
-    records, never = runners("LlamaForCausalLM", kind, packed=True)
+    steps_agree(*runners("LlamaForCausalLM", kind, packed=True))
+
+
+@pytest.mark.parametrize("architecture", MIXED)
+def test_experts_are_chosen_and_states_moved_on_by_a_tape(architecture: str) -> None:
+    """Rows of other steps ask other experts, and of seven rows one is padding."""
+    steps_agree(*runners(architecture, packed=True, config=wide(OWN[architecture])), frozenset({1, 2}))
+
+
+def steps_agree(records: Runner, never: Runner, hidden: frozenset[int] = frozenset()) -> None:
+    """Steps of both agree, in whatever order they come, and some of the former's are on tapes.
+
+    Of chains with states some rows are drafted, and of these some are accepted.
+    """
     order = random.Random(7)
     tables = pages_for(96, 3)
-    pages, lengths = [next(tables) for _ in range(5)], [0] * 5
+    pages, lengths, states = [next(tables) for _ in range(5)], [0] * 5, [0] * 5
     taped = 0
     for step in range(60):
         form, rows = order.choice(("decode", "decode", "chains", "read")), []
+        first, accepted, runs = 0, list[int](), list[tuple[StateRun]]()
         for chat in order.sample(range(5), order.randint(1, 5)):
             count = 1 if form == "decode" else order.randint(1, 3) if form == "chains" else order.randint(1, 20)
             if lengths[chat] + count > 90:
                 continue
             tokens = [order.randrange(200) for _ in range(count)]
-            rows.append(SequenceRows(tokens, lengths[chat], pages[chat], order.randint(1, count)))
-            lengths[chat] += count
+            drafted = order.randint(0, count - 1) if records.kv.states is not None and form == "chains" else 0
+            known, taken = count - drafted, order.randint(0, drafted)
+            mine = (StateRun(known, states[chat], _next(states, chat)), StateRun(drafted, states[chat], 0))
+            row = SequenceRows(tokens, lengths[chat], pages[chat], order.randint(1, count))
+            rows.append(row._replace(states=mine[: 1 + (drafted > 0)]))
+            if taken:
+                accepted += range(first + known, first + known + taken)
+                runs.append((StateRun(taken, states[chat], _next(states, chat)),))
+            first += count
+            lengths[chat] += known + taken
         if rows:
-            same(records, never, rows, want_hidden=frozenset({0, 2}) if step % 9 == 0 else frozenset())
+            same(records, never, rows, want_hidden=frozenset({0, 2}) if step % 9 == 0 else hidden)
             taped += not records.eager
-    assert taped > 9
+        if accepted:
+            records.replay(accepted, runs)
+            never.replay(accepted, runs)
+    assert taped > 9, records.eager
+    for found, expected in zip(_states(records), _states(never), strict=True):
+        assert torch.equal(found[1:], expected[1:])
+
+
+def _next(states: list[int], chat: int) -> int:
+    """Move a chat on to the next of its four slots."""
+    states[chat] = 1 + 4 * chat + states[chat] % 4
+    return states[chat]
+
+
+def _states(runner: Runner) -> list[Tensor]:
+    kept = runner.kv.states
+    return [] if kept is None else [each for layer in kept.layers for each in layer if each.numel()]
+
+
+def test_a_state_in_one_place_is_moved_on_once() -> None:
+    """By the step that is recorded, too."""
+    records, never = runners("Qwen3_5ForCausalLM", packed=True, config=OWN["Qwen3_5ForCausalLM"])
+    for place in range(6):
+        same(records, never, [SequenceRows([place], place, [3], 1, states=StateRun.alone(1, place))])
+        for found, expected in zip(_states(records), _states(never), strict=True):
+            assert torch.equal(found, expected)
+    assert not records.eager
+
+
+def test_runs_of_a_captured_step() -> None:
+    rows = [
+        SequenceRows([0] * 3, 5, [1], states=(StateRun(1, 4, 5), StateRun(2, 5, 0))),
+        SequenceRows((), 0, [0]),
+        SequenceRows([0], 0, [0]),
+    ]
+    ends, frozen = [0, 3, 3, 4], StateRuns.frozen(4, 3, False)
+    frozen.fill(state_runs(rows, ends), ends)
+    assert frozen.begins is not None
+    assert frozen.begins.tolist() == [0, 2, 2, 3]
+    assert frozen.runs[:3, :4].tolist() == [[0, 1, 4, 5], [1, 3, 5, 0], [3, 4, 0, 0]]
+    assert frozen.rows == 4
+    assert frozen.drafts
+    with pytest.raises(RuntimeError, match="planned on the host"):
+        convolve(torch.zeros(4, 8), torch.zeros(3, 8), torch.zeros(6, 2, 8), frozen)
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
@@ -91,11 +199,24 @@ def test_each_family_is_recorded_or_says_why_not(architecture: str) -> None:
     assert (not records.eager) == (architecture in RECORDED)
 
 
-def test_trees_are_planned_on_the_host() -> None:
-    records, never = runners("LlamaForCausalLM")
-    for _ in range(4):
-        same(records, never, [SequenceRows([1, 2, 3, 4, 5], 3, [3], 5, TREE)])
-    assert records.eager == "the attention backend sdpa plans each step on the host"
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "MistralForCausalLM", "Qwen3_5ForCausalLM"])
+def test_trees_are_recorded(architecture: str) -> None:
+    """Each of another form, next to a chain, and longer than a window."""
+    records, never = runners(architecture, packed=True, config=OWN[architecture])
+    order, table = random.Random(3), list(range(1, 20))
+    start = 0
+    for step in range(12):
+        tree = [-1, *(order.randrange(row) for row in range(1, 5))]
+        states = StateRun(1, step and 1 + step % 2, 1 + (step + 1) % 2), StateRun(4, 1 + (step + 1) % 2, 0)
+        rows = [SequenceRows([order.randrange(200) for _ in tree], start, table, 5, tree, states=states)]
+        if step % 3 == 2:
+            rows.append(SequenceRows([1, 2], 0, [30], 1))
+        same(records, never, rows, want_hidden=frozenset({2}))
+        start += 5
+        if step > 5:
+            assert not records.eager
+    for found, expected in zip(_states(records), _states(never), strict=True):
+        assert torch.equal(found, expected)
 
 
 def test_other_bits_of_activations_are_recorded_anew() -> None:

@@ -149,8 +149,12 @@ class NemotronHLayer:
         return self.norm.storage_size() + self.block.storage_size()
 
     @property
+    def plans(self) -> bool:
+        return isinstance(self.block, Mamba2) and self.block.plans
+
+    @property
     def waits(self) -> bool:
-        return isinstance(self.block, SparseMLP) and self.block.grouped is None
+        return isinstance(self.block, SparseMLP) and self.block.waits
 
 
 class Model(Decoder):

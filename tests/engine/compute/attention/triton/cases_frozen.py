@@ -55,8 +55,8 @@ def arenas(kind: str) -> PackedKV:
 
 def frozen(rows: list[SequenceRows]) -> tuple[GraphKey, Batch]:
     inputs = StepInputs(1, CPU, None, CONTEXT)
-    model = mock.Mock(uncaptured="", generation=0)
-    graphs = Graphs(mock.Mock(settings=()), inputs, model, mock.Mock(), mock.Mock(), CONTEXT, mock.Mock(), mock.Mock())
+    model, kv = mock.Mock(uncaptured="", generation=0), mock.Mock(states=None)
+    graphs = Graphs(mock.Mock(settings=()), inputs, model, kv, mock.Mock(), CONTEXT, mock.Mock(), mock.Mock())
     shape = shape_of(rows, 1)
     most = max(len(row.tokens) for row in rows)
     key = key_of(shape.sizes, most, max(shape.kv_len), CONTEXT, ForwardOptions())

@@ -129,7 +129,9 @@ def test_captured_steps_are_cut_as_eager_ones(kind: str) -> None:
     made = runner()
     inputs = StepInputs(1, torch.device("cpu"), sixteens, CONTEXT)
     model = mock.Mock(uncaptured="")
-    graphs = Graphs(mock.Mock(settings=()), inputs, model, mock.Mock(), mock.Mock(), CONTEXT, mock.Mock(), mock.Mock())
+    graphs = Graphs(
+        mock.Mock(settings=()), inputs, model, mock.Mock(states=None), mock.Mock(), CONTEXT, mock.Mock(), mock.Mock()
+    )
     steps = [[_rows(700 * (i + 1), 1, 1) for i in range(count)] for count in (1, 2, 3, 5, 7, 20, 32)]
     steps += [[_rows(length, rows, rows)] for length in (3, 600, 9000) for rows in (2, 5, 7, 13, 40)]
     steps += [[_rows(300, 3, 3), _rows(900, 4, 4), _rows(5000, 2, 2)]]

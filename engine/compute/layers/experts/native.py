@@ -1,0 +1,134 @@
+"""A block of experts for a few rows on a processor: all products of a step by one call of native code.
+
+Which experts are asked is read there (native/experts.c), so that the call can be recorded. It gives what the experts
+give one after the other, to the bit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.compute.layers.activation import FUNCTIONS, Activation, ClampedSwiGLU, Gated
+from engine.compute.layers.linear.base import Linear
+from engine.compute.layers.linear.native import FEW_ROWS, NativeLinear
+from engine.compute.layers.numerics import Numerics
+from engine.compute.native.experts import PLAIN, ExpertsArguments
+from engine.compute.native.library import GATINGS, ROW_UNIT, loaded
+
+Table = ctypes.Array[ctypes.c_void_p]
+Digits = ctypes.Array[ctypes.c_int32]
+
+
+class NativeExperts:
+    """``sum of share_e * down_e(gated(gate_up_e(x)))``, as `engine.compute.layers.moe.SparseMLP` says it."""
+
+    def __init__(
+        self,
+        gate_up: Sequence[Linear],
+        down: Sequence[Linear],
+        gated: Activation | Gated | ClampedSwiGLU,
+        numerics: Numerics,
+    ) -> None:
+        self.gate_up, self.down, self.gated, self.numerics = gate_up, down, gated, numerics
+        self._alike: dict[int, Digits] = {}
+
+    @functools.cached_property
+    def declined(self) -> str | None:
+        """Reason that no step of this block is computed so; None where those of a few rows are."""
+        layers = (*self.gate_up, *self.down)
+        if not all(isinstance(layer, NativeLinear) for layer in layers):
+            return "its weights are not served by native products"
+        if any(layer.order is not None for layer in layers if isinstance(layer, NativeLinear)):
+            return "its groups are not runs of input features"
+        gate_up, down = self.gate_up[0], self.down[0]
+        if (gate_up.in_features | down.in_features) % ROW_UNIT or gate_up.in_features != down.out_features:
+            return f"it has no rows of {gate_up.in_features} and {down.in_features} numbers"
+        for stack in (self.gate_up, self.down):
+            if len({None if each is None else each.dtype for each in map(_bias_of, stack)}) > 1:
+                return "not all experts have biases"
+        return None if self._gating is not None else "it has no such gating"
+
+    def serves(self, x: Tensor) -> bool:
+        """Return True if this computes a step of rows ``x [T, K]``."""
+        if self.declined is not None or not 0 < len(x) <= FEW_ROWS or self.numerics.observer is not None:
+            return False
+        biases = (_bias_of(stack[0]) for stack in (self.gate_up, self.down))
+        return all(bias is None or bias.dtype == x.dtype for bias in biases)
+
+    def forward(self, x: Tensor, chosen: Tensor, shares: Tensor, shared: Tensor | None) -> Tensor:
+        """``x [T, hidden_size]``; ``chosen [T, k]`` int64 and ``shares [T, k]`` float32 of its rows, contiguous;
+        ``shared`` is like x and added to the sum."""
+        assert self._gating is not None, "see declined"
+        number, limit, alpha = self._gating
+        x, shared = x.contiguous(), None if shared is None else shared.to(x.dtype).contiguous()
+        out = torch.empty_like(x)
+        digits = [self._digits_of(stack) for stack in (self.gate_up, self.down)]
+        problem = ExpertsArguments(
+            *(ctypes.addressof(table) for table in self._weights),
+            *(None if table is None else ctypes.addressof(table) for table in self._biases),
+            *(ctypes.addressof(table) for table in digits),
+            *(each.data_ptr() for each in (chosen, shares, x)),
+            None if shared is None else shared.data_ptr(),
+            out.data_ptr(),
+            *chosen.shape,
+            len(self.down),
+            limit,
+            alpha,
+            number,
+            x.dtype == torch.bfloat16,
+        )
+        problem.kept = digits  # as long as the structure has their addresses
+        loaded().experts(problem)
+        return out
+
+    def _digits_of(self, stack: Sequence[Linear]) -> Digits:
+        """Digits of activations for each layer: those of its own product of a few rows."""
+        count, layers = len(stack), (layer for layer in stack if isinstance(layer, NativeLinear))
+        if self.numerics.refines:
+            return (ctypes.c_int32 * count)(*(layer.few_digits for layer in layers))
+        digits = next(layers).few_digits
+        if digits not in self._alike:
+            self._alike[digits] = (ctypes.c_int32 * count)(*[digits] * count)
+        return self._alike[digits]
+
+    @functools.cached_property
+    def _gating(self) -> tuple[int, float, float] | None:
+        """Number of the gating in experts.c, and the limit and alpha of a clamped one; None where there is none."""
+        gated = self.gated
+        if isinstance(gated, ClampedSwiGLU):
+            return GATINGS.index("clamped"), gated.limit, gated.alpha
+        if isinstance(gated, Gated):
+            return (GATINGS.index(gated.kind), 0.0, 0.0) if gated.kind in GATINGS else None
+        return (len(GATINGS), 0.0, 0.0) if gated.function is FUNCTIONS[PLAIN] else None
+
+    @functools.cached_property
+    def _weights(self) -> tuple[Table, Table]:
+        """Addresses of the layers' weights, which lie there as long as the layers do."""
+        gate_up, down = (
+            _table([ctypes.addressof(layer.weights) for layer in stack if isinstance(layer, NativeLinear)])
+            for stack in (self.gate_up, self.down)
+        )
+        return gate_up, down
+
+    @functools.cached_property
+    def _biases(self) -> tuple[Table | None, Table | None]:
+        found = [
+            [bias.data_ptr() for bias in map(_bias_of, stack) if bias is not None]
+            for stack in (self.gate_up, self.down)
+        ]
+        gate_up, down = (_table(biases) if biases else None for biases in found)
+        return gate_up, down
+
+
+def _table(addresses: list[int]) -> Table:
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def _bias_of(layer: Linear) -> Tensor | None:
+    assert isinstance(layer, NativeLinear), "see declined"
+    return layer.bias
