@@ -23,8 +23,6 @@ class QuickWiring(QObject):
         super().__init__(window)
         self._store, self._window, self._theme = store, window, theme
         self._settings_page = settings
-        self._unusable = ""
-        """Reason the keys in the settings are none."""
         desktop.seen = lambda: self.chat is not None and self.chat.in_front
         settings.choosing_quick.connect(self._on_choosing)
         self.chat: QuickChat | None = None
@@ -59,10 +57,14 @@ class QuickWiring(QObject):
         self._window.presence.to_front()
         self._window.show_page(MainWindow.CHAT)
 
-    def _hold(self) -> None:
+    @property
+    def _unusable(self) -> str:
+        """Reason the keys in the settings are none: anything can be written into the file."""
         keys = self._store.settings.quick_keys
-        self._unusable = unusable(keys) if keys else ""  # anything can be written into the file
-        self.shortcut.hold("" if self._unusable else keys)
+        return unusable(keys) if keys else ""
+
+    def _hold(self) -> None:
+        self.shortcut.hold("" if self._unusable else self._store.settings.quick_keys)
         self._tell()
 
     def _on_choosing(self, on: bool) -> None:
