@@ -12,7 +12,7 @@ from app.lab.layout import PageSection, label
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.language import figure, known, tr
-from app.settings.page import device_title
+from app.settings.engine import device_title
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, say, take_out
 from engine.protocol.lab import Ceiling, LabRoofline, PointGroup, RoofPoint

@@ -10,7 +10,7 @@ from app.language import figure, known, locale, tr
 from app.panel import verdicts
 from app.panel.effects import TONES, EffectLine, amount
 from app.panel.verdicts import busy_or_quiet, capital, headline_of, times
-from app.settings.page import device_title
+from app.settings.engine import device_title
 from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
 

@@ -9,7 +9,7 @@ from app.language import known, tr
 from app.panel.controls import value_title
 from app.panel.titles import in_two
 from app.panel.verdicts import capital
-from app.settings.page import device_title
+from app.settings.engine import device_title
 from engine.protocol import OptionSpec, RemoteModel, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from app.quick.choose import shortcut_here
 from app.quick.window import QuickChat
-from app.settings.page import SettingsPage
+from app.settings.desktop import DesktopSection
 from app.settings.store import SettingsStore
 from app.theme.keys import unusable
 from app.theme.theme import Theme
@@ -18,13 +18,13 @@ class QuickWiring(QObject):
     """Lives as long as the window. The quick chat is made when it is first asked for."""
 
     def __init__(
-        self, store: SettingsStore, desktop: Desktop, settings: SettingsPage, window: MainWindow, theme: Theme
+        self, store: SettingsStore, desktop: Desktop, settings: DesktopSection, window: MainWindow, theme: Theme
     ) -> None:
         super().__init__(window)
         self._store, self._window, self._theme = store, window, theme
-        self._settings_page = settings
+        self._settings = settings
         desktop.seen = lambda: self.chat is not None and self.chat.in_front
-        settings.choosing_quick.connect(self._on_choosing)
+        settings.choosing_keys.connect(self._on_choosing)
         self.chat: QuickChat | None = None
         self.shortcut = shortcut_here(self)
         self.shortcut.pressed.connect(self.toggle)
@@ -75,4 +75,4 @@ class QuickWiring(QObject):
             self._hold()
 
     def _tell(self) -> None:
-        self._settings_page.tell_quick(self._unusable or self.shortcut.sentence)
+        self._settings.say_keys(self._unusable or self.shortcut.sentence)
