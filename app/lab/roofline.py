@@ -15,6 +15,7 @@ from app.language import figure, known, tr
 from app.settings.engine import device_title
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, say, take_out
+from app.words import hardware
 from engine.protocol.lab import Ceiling, LabRoofline, PointGroup, RoofPoint
 
 PURPOSE = tr(
@@ -135,7 +136,7 @@ def taken(found: LabRoofline) -> list[str]:
         "{model} on {device}, {machine}, {date}",
         model=found.model,
         device=device_title(found.device),
-        machine=found.machine,
+        machine=hardware(found.machine),
         date=found.date,
     )
     return [where, *map(_ceiling, found.ceilings)]

@@ -114,6 +114,7 @@ def engine_texts() -> set[Text]:
     sends them. Sentences with values in them are English."""
     found = {*_switches(), *_rules(), *_lessons(), *_proposers(), *_models(), *_stages()}
     found.update(_sent("services/experiments", {"Refusal", "LabProgress"}))
+    found.update(_sent("services/packs", {"PackChoice"}))
     found.update(_sent("services/experiments", {"Axis", "Ceiling", "Metric", "Plot", "Series"}, names=True))
     return {Text(text) for text in found if text}
 

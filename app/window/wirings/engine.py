@@ -7,6 +7,7 @@ from PySide6.QtCore import QObject
 from app.link.link import EngineLink, LinkState
 from app.settings.engine import EngineSection
 from app.window.topbar import TopBar
+from app.words import hardware
 from engine import protocol
 
 
@@ -23,7 +24,7 @@ class EngineWiring(QObject):
 
     def _on_welcome(self, message: protocol.Welcome) -> None:
         device = message.device
-        self._bar.show_device(device.name, device.kind.upper())
+        self._bar.show_device(hardware(device.name), device.kind.upper())
         self._settings.set_devices(message.devices or [device])
 
     def _on_state(self, state: LinkState, _sentence: str) -> None:

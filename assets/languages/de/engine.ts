@@ -193,7 +193,7 @@
     </message>
     <message>
         <source>A KV cache of two bits (KIVI)</source>
-        <translation>Ein KV-Cache aus zwei Bit (KIVI)</translation>
+        <translation>2-Bit-KV-Cache (KIVI)</translation>
     </message>
     <message>
         <source>A chat that never ends needs a cache that never ends, unless only its last tokens are kept: a sliding window. Many models look at their very first tokens all the time (attention sinks) and fail without them, so those few stay as well.</source>
@@ -257,7 +257,7 @@
     </message>
     <message>
         <source>A sliding window does not work with a KIVI cache: choose another KV cache precision first.</source>
-        <translation>Ein gleitendes Fenster geht nicht mit einem KIVI-Cache: zuerst eine andere Genauigkeit des KV-Cache wählen.</translation>
+        <translation>Ein gleitendes Fenster geht nicht mit einem KIVI-Cache: zuerst eine andere KV-Genauigkeit wählen.</translation>
     </message>
     <message>
         <source>A small all-rounder with a long context that also sees pictures.</source>
@@ -324,10 +324,6 @@
         <translation>Rechnen und Logik in wenig Speicher.</translation>
     </message>
     <message>
-        <source>Asynchronous scheduling</source>
-        <translation>Asynchrone Ablaufplanung</translation>
-    </message>
-    <message>
         <source>At 32k tokens a token takes 21.2 ms with a budget of 2,048 instead of 36.8 ms: 1.74 times as fast, and 2.23 times with 4-bit weights.</source>
         <translation>Bei 32k Token dauert ein Token mit einem Budget von 2.048 21,2 ms statt 36,8 ms: 1,74-mal so schnell, mit 4-Bit-Gewichten 2,23-mal.</translation>
     </message>
@@ -356,12 +352,12 @@
         <translation>TTFT im Hintergrund, s</translation>
     </message>
     <message>
-        <source>Batch size</source>
-        <translation>Stapelgröße</translation>
+        <source>Batch invariance</source>
+        <translation>Stapelinvarianz</translation>
     </message>
     <message>
-        <source>Batch-invariant arithmetic</source>
-        <translation>Stapelunabhängiges Rechnen</translation>
+        <source>Batch size</source>
+        <translation>Stapelgröße</translation>
     </message>
     <message>
         <source>Batch-invariant arithmetic multiplies any number of rows by one kernel.</source>
@@ -433,7 +429,7 @@
     </message>
     <message>
         <source>Continuous batching</source>
-        <translation>Laufende Stapel (Continuous Batching)</translation>
+        <translation>Continuous Batching</translation>
     </message>
     <message>
         <source>Counted</source>
@@ -465,7 +461,7 @@
     </message>
     <message>
         <source>Draft tree size</source>
-        <translation>Größe des Entwurfsbaums</translation>
+        <translation>Entwurfsbaumgröße</translation>
     </message>
     <message>
         <source>EAGLE</source>
@@ -493,7 +489,7 @@
     </message>
     <message>
         <source>Exit after layer</source>
-        <translation>Ausstieg nach Schicht</translation>
+        <translation>Ausstiegsschicht</translation>
     </message>
     <message>
         <source>FP8 (e4m3)</source>
@@ -513,11 +509,7 @@
     </message>
     <message>
         <source>Forced tokens at once</source>
-        <translation>Erzwungene Token auf einmal</translation>
-    </message>
-    <message>
-        <source>Free pages outside sliding windows</source>
-        <translation>Seiten außerhalb gleitender Fenster freigeben</translation>
+        <translation>Erzwungene Token (auf einmal)</translation>
     </message>
     <message>
         <source>GPT-3 175B on 16 A100 (40 GB), made-up requests of 32 to 512 tokens that generate 1 to 128, arriving at random, against FasterTransformer with request-level batches.</source>
@@ -541,7 +533,7 @@
     </message>
     <message>
         <source>Hadamard rotation of keys</source>
-        <translation>Hadamard-Drehung der Schlüssel</translation>
+        <translation>Hadamard-Drehung (Schlüssel)</translation>
     </message>
     <message>
         <source>How many bits an element of a key takes, and one more for its share of scale and minimum. Keys decide which tokens attention looks at and suffer first: models with few KV heads are better served by 4.</source>
@@ -633,11 +625,11 @@
     </message>
     <message>
         <source>KIVI: key bits</source>
-        <translation>KIVI: Bits der Schlüssel</translation>
+        <translation>KIVI: Schlüsselbits</translation>
     </message>
     <message>
         <source>KIVI: value bits</source>
-        <translation>KIVI: Bits der Werte</translation>
+        <translation>KIVI: Wertbits</translation>
     </message>
     <message>
         <source>KL against 16 bits</source>
@@ -661,11 +653,11 @@
     </message>
     <message>
         <source>KV cache precision</source>
-        <translation>Genauigkeit des KV-Cache</translation>
+        <translation>KV-Genauigkeit</translation>
     </message>
     <message>
         <source>KV offload to RAM (GB)</source>
-        <translation>KV-Auslagerung in den RAM (GB)</translation>
+        <translation>KV-Cache im RAM (GB)</translation>
     </message>
     <message>
         <source>KV pages</source>
@@ -702,6 +694,10 @@
     <message>
         <source>Kvasir&apos;s own kernel does not support this device: kvasir doctor says why.</source>
         <translation>Kvasirs eigener Kernel unterstützt dieses Gerät nicht: kvasir doctor nennt den Grund.</translation>
+    </message>
+    <message>
+        <source>L2 prefetch (MB)</source>
+        <translation>L2-Prefetch (MB)</translation>
     </message>
     <message>
         <source>LLaMA-13B, English to German (WMT16) with 1 or 5 examples before each sentence, vLLM against Orca (Oracle), so paging is part of it.</source>
@@ -833,7 +829,7 @@
     </message>
     <message>
         <source>Max batched tokens</source>
-        <translation>Höchstens Token je Schritt</translation>
+        <translation>Max. Token je Schritt</translation>
     </message>
     <message>
         <source>Medians of all runs</source>
@@ -900,12 +896,12 @@
         <translation>Multipliziert Anfragen (Queries) und Schlüssel mit einer Hadamard-Matrix, bevor die Schlüssel gepackt werden. Ihre Produkte bleiben gleich, und was in wenigen großen Kanälen eines Schlüssels lag, verteilt sich auf alle, sodass keiner die gemeinsame Skala dehnt.</translation>
     </message>
     <message>
-        <source>N-gram lookup also searches your other chats, those answered with this switch on since the engine started; deleting any chat empties that memory. Only drafts come from there: the text stays the same.</source>
-        <translation>Die N-Gramm-Suche durchsucht auch die anderen Chats, die seit dem Start der Engine mit diesem Schalter beantwortet wurden; das Löschen eines Chats leert dieses Gedächtnis. Nur Entwürfe kommen von dort: Der Text bleibt derselbe.</translation>
+        <source>N-gram lookup (other chats)</source>
+        <translation>N-Gramm-Suche (alle Chats)</translation>
     </message>
     <message>
-        <source>N-gram lookup in other chats</source>
-        <translation>N-Gramm-Suche in anderen Chats</translation>
+        <source>N-gram lookup also searches your other chats, those answered with this switch on since the engine started; deleting any chat empties that memory. Only drafts come from there: the text stays the same.</source>
+        <translation>Die N-Gramm-Suche durchsucht auch die anderen Chats, die seit dem Start der Engine mit diesem Schalter beantwortet wurden; das Löschen eines Chats leert dieses Gedächtnis. Nur Entwürfe kommen von dort: Der Text bleibt derselbe.</translation>
     </message>
     <message>
         <source>Near the end of an answer, how much sooner does each token come with the KV cache?</source>
@@ -914,6 +910,10 @@
     <message>
         <source>Needs a draft model with the same tokenizer: choose one in the model menu.</source>
         <translation>Braucht ein Entwurfsmodell mit demselben Tokenizer: im Modellmenü eines wählen.</translation>
+    </message>
+    <message>
+        <source>No GPU that a pack is made for was found.</source>
+        <translation>Keine GPU gefunden, für die es ein Paket gibt.</translation>
     </message>
     <message>
         <source>No assistant of Gemma 4 was loaded with this model: choose its folder in the model menu.</source>
@@ -1053,7 +1053,11 @@
     </message>
     <message>
         <source>Captured steps</source>
-        <translation>Aufgezeichnete Schritte</translation>
+        <translation>Schrittaufzeichnung</translation>
+    </message>
+    <message>
+        <source>Async scheduling</source>
+        <translation>Asynchrone Planung</translation>
     </message>
     <message>
         <source>Captures all calls of a step once, and from then on repeats them: on a GPU as a CUDA graph, on a processor as a tape of calls of Kvasir&apos;s native code. Without it Python calls every kernel of every layer for each token, and the device waits for it.</source>
@@ -1064,12 +1068,12 @@
         <translation>Befolgt Anweisungen in vielen europäischen Sprachen, auch zu Bildern.</translation>
     </message>
     <message>
-        <source>How much of the next kernel&apos;s weights a kernel has prefetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was prefetched before.</source>
-        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel vorab in den Level-2-Cache der GPU holen lässt: Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was zuvor geholt wurde.</translation>
+        <source>Free unused pages (sliding windows)</source>
+        <translation>Seiten freigeben (gleitendes Fenster)</translation>
     </message>
     <message>
-        <source>Megabytes prefetched into L2</source>
-        <translation>Vorab in den L2 geholte Megabyte</translation>
+        <source>How much of the next kernel&apos;s weights a kernel has prefetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was prefetched before.</source>
+        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel vorab in den Level-2-Cache der GPU holen lässt: Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was zuvor geholt wurde.</translation>
     </message>
     <message>
         <source>Only steps with Kvasir&apos;s own kernels for attention can be captured: kvasir doctor says what runs here.</source>
@@ -1133,7 +1137,7 @@
     </message>
     <message>
         <source>QUEST ranks pages by 16-bit keys: set the KV cache precision to 16-bit first.</source>
-        <translation>QUEST ordnet Seiten nach 16-Bit-Schlüsseln: zuerst die Genauigkeit des KV-Cache auf 16 Bit stellen.</translation>
+        <translation>QUEST ordnet Seiten nach 16-Bit-Schlüsseln: zuerst die KV-Genauigkeit auf 16 Bit stellen.</translation>
     </message>
     <message>
         <source>QUEST ranks pages by keys, and this model caches latents, which its heads share.</source>
@@ -1193,7 +1197,7 @@
     </message>
     <message>
         <source>Scheduling policy</source>
-        <translation>Strategie der Ablaufplanung</translation>
+        <translation>Planungsstrategie</translation>
     </message>
     <message>
         <source>Seconds that chats of the window and of the terminal may wait for their first token (TTFT). With the policy “service classes” the one that is late keeps its memory; the plot of requests tells how many answers were in time.</source>
@@ -1213,7 +1217,7 @@
     </message>
     <message>
         <source>Shared-prefix attention (cascade)</source>
-        <translation>Attention über gemeinsame Präfixe (Cascade)</translation>
+        <translation>Gemeinsame Präfixe (Cascade-Attention)</translation>
     </message>
     <message>
         <source>Sharing</source>
@@ -1233,7 +1237,7 @@
     </message>
     <message>
         <source>Sliding window + sinks</source>
-        <translation>Gleitendes Fenster + Sinks</translation>
+        <translation>Fenster + Sinks</translation>
     </message>
     <message>
         <source>Small models lose more quality than large ones, long prompts gain little speed, and what stays in 16 bits (the token table, often the output head) weighs all the more. A model of 16 bits is packed only where the settings quantise it on load, or a column of Compare does.</source>
@@ -1472,8 +1476,8 @@
         <translation>Token, die ein Kopf liest</translation>
     </message>
     <message>
-        <source>Try n-gram lookup first</source>
-        <translation>Zuerst N-Gramm-Suche</translation>
+        <source>N-gram lookup first</source>
+        <translation>N-Gramme zuerst</translation>
     </message>
     <message>
         <source>Twelve people ask about the same long text, and each question would read all of it again before the first word. A prefix tree keeps the keys and values of what was read, and every prompt that begins alike continues from there.</source>
@@ -1773,7 +1777,7 @@
     </message>
     <message>
         <source>calls four tools: for trying out clients that have some</source>
-        <translation>ruft vier Werkzeuge auf: zum Ausprobieren von Programmen, die welche haben</translation>
+        <translation>ruft vier Werkzeuge auf: zum Ausprobieren</translation>
     </message>
     <message>
         <source>chats</source>

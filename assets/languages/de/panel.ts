@@ -260,7 +260,7 @@ Unterschied</translation>
     </message>
     <message>
         <source>reloads the model</source>
-        <translation>lädt neu</translation>
+        <translation>lädt das Modell neu</translation>
     </message>
     <message>
         <source>same distribution</source>
