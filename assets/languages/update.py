@@ -142,6 +142,9 @@ def _lessons() -> Iterator[str]:
         yield from (*page.choices, *page.sides, *(setting.title for setting in page.adjustable))
         for paper in papers.figures(page.name):
             yield from (paper.claim, paper.setting)
+            if (plot := paper.plot) is not None:
+                axes = (text for axis in (plot.x, plot.y) for text in (axis.title, axis.unit))
+                yield from (plot.title, *axes, *(series.name for series in plot.series))
     yield from (finding.INSTEAD, finding.UNLEARNED)
 
 
