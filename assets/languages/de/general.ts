@@ -228,7 +228,7 @@ Auf anderen Systemen die Pakete installieren, die diese Dateien enthalten. `kvas
     </message>
     <message>
         <source>To the end of the chat, from the empty field or a message</source>
-        <translation>Ans Ende des Chats, vom leeren Feld oder einer Nachricht aus</translation>
+        <translation>Ans Ende des Chats (leeres Feld oder Nachricht)</translation>
     </message>
     <message>
         <source>To the next part of the window</source>

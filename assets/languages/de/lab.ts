@@ -9,7 +9,7 @@
     </message>
     <message>
         <source>A file</source>
-        <translation>Aus einer Datei</translation>
+        <translation>Eine Datei</translation>
     </message>
     <message>
         <source>A file that kvasir bench --load shows again</source>
@@ -613,7 +613,7 @@
     </message>
     <message>
         <source>This chat&apos;s</source>
-        <translation>Aus diesem Chat</translation>
+        <translation>Aus dem Chat</translation>
     </message>
     <message>
         <source>This computer</source>
