@@ -56,12 +56,11 @@ class QuickChat(QFrame):
         self._rule = named(QFrame(self), edge="top")
         self._rule.setFixedHeight(1)
         self.words = caption(name="quick.words")
-        self.more = named(QPushButton(tr("Open in Kvasir"), self), "quick.open", kind="link")
-        self.more.setToolTip(tip(tr("Go on in the main window (Ctrl+Enter)")))
-        self.again = named(QPushButton(tr("New chat"), self), "quick.new", kind="link", clicked=self._begin)
-        self.more.clicked.connect(self.open_in_main)
+        self.to_main = named(QPushButton(tr("Open in Kvasir"), self), "quick.open", kind="link")
+        named(self.to_main, tooltip=tip(tr("Go on in the main window (Ctrl+Enter)")), clicked=self.open_in_main)
+        self.new = named(QPushButton(tr("New chat"), self), "quick.new", kind="link", clicked=self._begin)
         row = fill(QHBoxLayout(), (self.edit, 1), (self.button, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
-        foot = fill(QHBoxLayout(), (self.words, 1000), 1, self.again, self.more, spacing=12)
+        foot = fill(QHBoxLayout(), (self.words, 1000), 1, self.new, self.to_main, spacing=12)
         self._column = fill(
             QVBoxLayout(self), row, self._rule, (self.transcript, 1), foot, margins=(16, 14, 16, 12), spacing=8
         )
@@ -180,7 +179,7 @@ class QuickChat(QFrame):
             return
         takes = (not reason or queues) and bool(self.edit.toPlainText().strip())
         self.button.show_state(own and self._page.streaming, takes)
-        for part in (self.again, self._rule, self.transcript):
+        for part in (self.new, self._rule, self.transcript):
             part.setVisible(own)
         waits = tr("{reason}. What you send now waits for it.", reason=reason)
         self.edit.setPlaceholderText(waits if queues else reason or PLACEHOLDER)
