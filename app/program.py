@@ -163,10 +163,10 @@ class WindowProgram:
         """The parts of the window with the engine, the settings and the history."""
         link, store, window, chat = self.link, self.store, self.window, self.chat
         notice, panel, plots, settings_page = window.notice, window.panel, window.plots, window.settings_page
-        EngineWiring(link, window.bar, settings_page, window)
+        EngineWiring(link, window.bar, settings_page.engine, window)
         # Before the models: what a welcome says of the switches is known when the first model is asked for.
         switches = SwitchWiring(link, store, panel, chat, plots, notice, window)
-        models = ModelWiring(link, store, chat.loads, settings_page, plots, notice, window)
+        models = ModelWiring(link, store, chat.loads, settings_page.engine, plots, notice, window)
         PresetWiring(link, store, chat, window)
         WhyWiring(link, plots, panel, self.theme, window)
         self.measuring = measuring = MeasureWiring(link, panel, chat, notice, window)
@@ -198,7 +198,7 @@ class WindowProgram:
         ServerWiring(link, self.server, window)
         self.desktop = Desktop(window, app_icon(), window)
         DesktopWiring(store, self.desktop, window, self.history, self.library)
-        self.quick = QuickWiring(store, self.desktop, settings_page, window, self.theme)
+        self.quick = QuickWiring(store, self.desktop, settings_page.desktop, window, self.theme)
         loading = LoadSettingsWiring(link, chat.loads, self.opener.open, self.theme, window)
         for asked in (window.models_page.settings_asked, self.selector.load_settings_asked):
             asked.connect(loading.open)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from app.language import figure
+import re
+
+from app.language import figure, plural
 from engine.protocol import PageCounts, Telemetry
 
 PAGE_TOKENS = 16
 GB = 1e9
 MB = 1e6
+_CORES = re.compile(r"\((\d+) cores?\)")
 
 
 def size(value: float) -> str:
@@ -15,6 +18,11 @@ def size(value: float) -> str:
     if value < 0.9995 * GB:
         return f"{figure(value / MB, '.1f' if 0 < value < 9.95 * MB else '.0f')} MB"
     return f"{figure(value / GB, '.1f' if value < 100 * GB else '.0f')} GB"
+
+
+def hardware(name: str) -> str:
+    """A device's name; the engine has the cores of a processor in it, in English."""
+    return _CORES.sub(lambda cores: plural("(1 core)", "({n} cores)", int(cores[1])), name)
 
 
 def waste(pages: PageCounts) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from app.language import figure, plural, tr
+from app.language import figure, known, plural, tr
 from app.words import kv_cached, size, waste
 from engine.protocol import CacheStats, PageDescribed, PageState, RadixTree, Telemetry, TreeNode
 
@@ -138,7 +138,8 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
         )
         states.append((tr("States"), size(cache.states * cache.state_bytes), meaning))
     packed = cache.bits_per_element < 16
-    kind = tr("{kind}, {bits:.3g} bits", kind=cache.kind, bits=cache.bits_per_element) if packed else cache.kind
+    kind = known(cache.kind)
+    kind = tr("{kind}, {bits:.3g} bits", kind=kind, bits=cache.bits_per_element) if packed else kind
     moved = tr(
         "{pages:,} pages there now; {out} went out and {back} came back",
         pages=cache.host_pages,

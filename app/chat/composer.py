@@ -14,6 +14,7 @@ from app.chat.attached import AttachedDocuments
 from app.chat.folder.chip import FolderChip
 from app.chat.message_edit import MOST_CHARS, MessageEdit
 from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError, is_picture
+from app.chat.send_button import SEND, SendButton
 from app.chat.session.reading import DocumentReader
 from app.chat.side_by_side.send_menu import SendMenu
 from app.chat.thinking_switch import ThinkingSwitch
@@ -23,7 +24,6 @@ from app.documents.records import MOST, of_text
 from app.dropped import files_in
 from app.history.records import Attached, Draft
 from app.language import tr
-from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import ModelCard
@@ -33,6 +33,9 @@ EDITS = tr("Editing: the new text starts a branch, the old one is kept. Esc leav
 EDITS_ANSWER = tr("Editing the answer: your text is kept as another version of it. Esc leaves it as it was.")
 BEGINS = tr("Write how the answer begins: the model continues from there. Esc leaves it.")
 PASTED = tr("Pasted text")
+SAVE = tr("Save"), tr("Save the answer")
+CONTINUE = tr("Continue"), tr("Continue the answer")
+"""As :data:`SEND`."""
 READING = tr("A document is being read. Then the message can be sent.")
 
 
@@ -69,8 +72,7 @@ class Composer(QFrame):
         self._banner = named(QLabel(self, wordWrap=True), "composer-banner", role="caption")
         self._banner.setVisible(False)
         self.edit = named(MessageEdit(self), placeholderText=PLACEHOLDER)
-        self.button = named(QPushButton(tr("Send"), self), "send", kind="primary")
-        self.button.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.button = SendButton("send", self)
         self.more = QPushButton(tr("Save and continue"), self)
         named(self.more, "save-and-continue", title=tr("Save and continue"))
         self.more.setToolTip(tip(tr("Keep the text and let the model go on from it (Ctrl+Enter)")))
@@ -104,7 +106,8 @@ class Composer(QFrame):
         self.documents.text_asked.connect(self._put_back)
         self.reader.changed.connect(self._on_read)
         self.setFocusProxy(self.edit)
-        self.button.clicked.connect(self._press)
+        self.button.sent.connect(self._submit)
+        self.button.stopped.connect(self.stopped)
         theme.changed.connect(self._fit)
         self._fit()
         self._refresh()
@@ -291,41 +294,24 @@ class Composer(QFrame):
         self.edit.insertPlainText(text)
         self.edit.setFocus()
 
-    def _press(self) -> None:
-        if self._streaming:
-            self.stopped.emit()
-        else:
-            self._submit()
-
     def _on_text(self) -> None:
         self._refresh()
         self.text_changed.emit()
 
     def _refresh(self) -> None:
-        if self._streaming:
-            title, does, what = tr("Stop"), tr("Stop the answer"), tr("Stop (Esc)")
-        elif self._begins:
-            title, does = tr("Continue"), tr("Continue the answer")
-            what = tr("Continue (Enter; Shift+Enter breaks the line)")
+        words, what = SEND, tr("Send (Enter; Shift+Enter breaks the line)")
+        if self._begins:
+            words, what = CONTINUE, tr("Continue (Enter; Shift+Enter breaks the line)")
         elif self._answer:
-            title, does = tr("Save"), tr("Save the answer")
-            what = tr("Save (Enter; Shift+Enter breaks the line)")
-        else:
-            title, does = tr("Send"), tr("Send the message")
-            what = tr("Send (Enter; Shift+Enter breaks the line)")
-        if self.button.text() != title:
-            self.button.setText(title)
-            self.button.setProperty("kind", "" if self._streaming else "primary")
-            restyle(self.button)
-        self.button.setEnabled(self._streaming or (self._takes and self._something))
+            words, what = SAVE, tr("Save (Enter; Shift+Enter breaks the line)")
+        self.button.show_state(self._streaming, self._takes and self._something, words)
         self.more.setVisible(self._answer and not self._begins and not self._streaming)
         self.ways.setVisible(not self._answer)
         self.ways.setEnabled(not self._streaming)
         self.more.setEnabled(self._takes and self._something and not self._reason)
-        self.button.setAccessibleName(does)
         reason = self._reason or (READING if self.documents.reading else "")
         saves = self._answer and not self._begins
-        self.button.setToolTip(tip(what if saves else reason or what))
+        self.button.setToolTip(tip(tr("Stop (Esc)") if self._streaming else what if saves else reason or what))
         waits = tr("{reason}. What you send now waits for it.", reason=self._reason) if self._queues else self._reason
         self.edit.setPlaceholderText(waits or PLACEHOLDER)
         self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

@@ -224,7 +224,10 @@ class WelcomeView(QWidget):
             self._stack(True)
         self._settle()
         height = self._column.totalHeightForWidth(width)
-        self.setGeometry((room.width() - width) // 2, (room.height() - height) // 2, width, height)
+        top = (
+            room.height() - height - parent.y()
+        ) // 2  # in the middle also of what stands above, which comes and goes
+        self.setGeometry((room.width() - width) // 2, max(0, top), width, height)
         return height + 2 * _GAP <= room.height() and self._column.totalMinimumSize().width() <= width
 
     def _settle(self) -> None:

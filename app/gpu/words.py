@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from app.gpu.packs import Action
-from app.language import tr
+from app.language import known, tr
 from app.words import size
 from engine.protocol import PackProgress, PackStage, PackStatus
 
@@ -300,7 +300,7 @@ def _state(s: Situation, status: PackStatus) -> CardContent:
         )
     file = Button("file", tr("Install from a file…"))
     if status.refused or not status.kind:
-        reason = status.refused or tr("No GPU was found that a pack would serve.")
+        reason = known(status.refused) or tr("No GPU was found that a pack would serve.")
         return CardContent(
             "", tr("None", "no GPU pack"), reason, buttons=(remove,) if status.state == "partial" else ()
         )

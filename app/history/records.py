@@ -116,6 +116,19 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     beside: Beside | None = None
     """Its column, where it was asked beside others."""
 
+    @property
+    def settings(self) -> AnswerStats:
+        """What it was asked with, and nothing of its course."""
+        return AnswerStats(
+            sampling=self.sampling,
+            thinking=self.thinking,
+            overflow=self.overflow,
+            adapter=self.adapter,
+            servers=self.servers,
+            remote=self.remote,
+            system=self.system,
+        )
+
 
 class Chat(NamedTuple):
     """``created`` and ``updated`` are seconds since 1970; ``leaf`` is the message shown last."""
@@ -138,6 +151,18 @@ class Chat(NamedTuple):
     """The model of another server that answers; None for that of this machine."""
     left_out: tuple[str, ...] = ()
     """The ids of the documents of its folder that it goes without."""
+
+    @property
+    def settings(self) -> AnswerStats:
+        """What its next answer is asked with."""
+        return AnswerStats(
+            sampling=self.sampling,
+            thinking=self.thinking,
+            overflow=self.overflow,
+            adapter=self.adapter,
+            servers=list(self.servers),
+            remote=self.remote,
+        )
 
 
 class Folder(NamedTuple):

@@ -12,9 +12,10 @@ from app.lab.layout import PageSection, label
 from app.lab.pictures.roof import RoofView
 from app.lab.pictures.words import percent
 from app.language import figure, known, tr
-from app.settings.page import device_title
+from app.settings.engine import device_title
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, say, take_out
+from app.words import hardware
 from engine.protocol.lab import Ceiling, LabRoofline, PointGroup, RoofPoint
 
 PURPOSE = tr(
@@ -135,7 +136,7 @@ def taken(found: LabRoofline) -> list[str]:
         "{model} on {device}, {machine}, {date}",
         model=found.model,
         device=device_title(found.device),
-        machine=found.machine,
+        machine=hardware(found.machine),
         date=found.date,
     )
     return [where, *map(_ceiling, found.ceilings)]

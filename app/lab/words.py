@@ -10,7 +10,8 @@ from app.language import figure, known, locale, tr
 from app.panel import verdicts
 from app.panel.effects import TONES, EffectLine, amount
 from app.panel.verdicts import busy_or_quiet, capital, headline_of, times
-from app.settings.page import device_title
+from app.settings.engine import device_title
+from app.words import hardware
 from engine.protocol import Effect, Metric, compared
 from engine.protocol.lab import LabIndex, LabPage, LabProgress, LabResult, LabText, PaperFigure
 
@@ -72,7 +73,7 @@ def lettered(at: int, side: str) -> str:
 
 
 def where(index: LabIndex) -> str:
-    return tr("With {model} on {device}.", model=index.model, device=device_title(index.device))
+    return tr("With {model} on {device}.", model=index.model, device=hardware(device_title(index.device)))
 
 
 def memory(name: str) -> str:
@@ -262,7 +263,7 @@ def taken(result: LabResult) -> str:
         "{model} on {device} ({machine}), Kvasir {version}, {when}, seed {seed}",
         model=result.model,
         device=device_title(result.device),
-        machine=result.machine,
+        machine=hardware(result.machine),
         version=result.version,
         when=when(result),
         seed=result.seed,

@@ -10,7 +10,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.language import figure, known, tr
-from app.settings.page import MODEL_MAXIMUM, QUANTISE, device_title
+from app.settings.engine import MODEL_MAXIMUM, QUANTISE, device_title
 from app.settings.store import ModelSettings, UserSettings
 from app.theme.menus import ChoiceButton
 from app.theme.numbers import WholeNumber

@@ -80,7 +80,8 @@ class OptionRow(QWidget):
         name, self._term = in_two(title)
         self._name = named(NameLabel(name), title=title)
         self._name.clicked.connect(self.toggle_explanation)
-        self._second = named(ElidedLabel("", "tiny"), f"{spec.key}.term")
+        self._second = named(ElidedLabel("", "tiny"), f"{spec.key}.term", minimumWidth=1)
+        self._second.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.learn = self._link("learn", tr("Learn"), tr("See in the Lab what {name} does", name=name))
         self.learn.clicked.connect(lambda: self.learn_requested.emit(self._spec.measure.lab))
         if not spec.measure.lab:
@@ -220,11 +221,11 @@ class OptionRow(QWidget):
             line = self._third_line if long else self._second_line
             line.insertWidget(0 if long else 2, self._links, 0, Qt.AlignmentFlag.AlignLeft)
         term = "" if self._spec.kind == "float" else self._term
-        reloads = tr("reloads the model") if self._spec.applies == "reload" else ""
-        words = reloads or self._live[0] or known(self._spec.found.short) or term
-        self._second.short = tr("reloads") if reloads else ""
+        reloads = self._spec.applies == "reload"
+        words = tr("reloads") if reloads else self._live[0] or known(self._spec.found.short) or term
         self._second.setText(words)
-        self._second.setToolTip(tip(self._live[1] or known(self._spec.found.sentence)))
+        about = tr("reloads the model") if reloads else self._live[1] or known(self._spec.found.sentence)
+        self._second.setToolTip(tip(about))
         self._second.setVisible(bool(words) and badge is None)
 
     def _refresh(self) -> None:

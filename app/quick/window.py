@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout
 from app.chat.composer import PLACEHOLDER
 from app.chat.message_edit import MessageEdit
 from app.chat.page import ChatPage
+from app.chat.send_button import SendButton
 from app.chat.transcript.shown import ShownBranch
 from app.chat.transcript.transcript import Transcript
 from app.language import tr
 from app.theme.room import room_of
-from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import caption, fill, named, say, tip
 
@@ -48,7 +48,7 @@ class QuickChat(QFrame):
         self.setAttribute(Qt.WidgetAttribute.WA_QuitOnClose, False)
         named(self, "quick", card="window", windowTitle=tr("Quick chat"))
         self.edit = named(MessageEdit(self), "quick.text", placeholderText=PLACEHOLDER, title=tr("Message"))
-        self.button = named(QPushButton(tr("Send"), self), "quick.send", kind="primary", clicked=self._press)
+        self.button = SendButton("quick.send", self)
         self.transcript = Transcript(theme, self)
         self._shown = ShownBranch(page.session, page.loads, self.transcript)
         self._shown.watch(False)
@@ -56,15 +56,16 @@ class QuickChat(QFrame):
         self._rule = named(QFrame(self), edge="top")
         self._rule.setFixedHeight(1)
         self.words = caption(name="quick.words")
-        self.more = named(QPushButton(tr("Open in Kvasir"), self), "quick.open", kind="link")
-        self.more.setToolTip(tip(tr("Go on in the main window (Ctrl+Enter)")))
-        self.again = named(QPushButton(tr("New chat"), self), "quick.new", kind="link", clicked=self._begin)
-        self.more.clicked.connect(self.open_in_main)
+        self.to_main = named(QPushButton(tr("Open in Kvasir"), self), "quick.open", kind="link")
+        named(self.to_main, tooltip=tip(tr("Go on in the main window (Ctrl+Enter)")), clicked=self.open_in_main)
+        self.new = named(QPushButton(tr("New chat"), self), "quick.new", kind="link", clicked=self._begin)
         row = fill(QHBoxLayout(), (self.edit, 1), (self.button, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
-        foot = fill(QHBoxLayout(), (self.words, 1000), 1, self.again, self.more, spacing=12)
+        foot = fill(QHBoxLayout(), (self.words, 1000), 1, self.new, self.to_main, spacing=12)
         self._column = fill(
             QVBoxLayout(self), row, self._rule, (self.transcript, 1), foot, margins=(16, 14, 16, 12), spacing=8
         )
+        self.button.sent.connect(self._submit)
+        self.button.stopped.connect(page.stop)
         self.edit.submitted.connect(self._submit)
         self.edit.continued.connect(self.open_in_main)
         self.edit.refused.connect(lambda sentence: say(self.words, sentence))
@@ -155,12 +156,6 @@ class QuickChat(QFrame):
         self._refresh()
         self.edit.setFocus()
 
-    def _press(self) -> None:
-        if self.own and self._page.streaming:
-            self._page.stop()
-        else:
-            self._submit()
-
     def _submit(self) -> None:
         text = self.edit.toPlainText().strip("\n")
         if not text.strip() or (self.own and self._page.streaming):
@@ -182,15 +177,9 @@ class QuickChat(QFrame):
             self._shown.watch(not self._shown.watched)
         if not self._up:
             return
-        stops = own and self._page.streaming
-        title = tr("Stop") if stops else tr("Send")
-        if self.button.text() != title:
-            self.button.setText(title)
-            self.button.setProperty("kind", "" if stops else "primary")
-            restyle(self.button)
-        takes = not reason or queues
-        self.button.setEnabled(stops or (takes and bool(self.edit.toPlainText().strip())))
-        for part in (self.again, self._rule, self.transcript):
+        takes = (not reason or queues) and bool(self.edit.toPlainText().strip())
+        self.button.show_state(own and self._page.streaming, takes)
+        for part in (self.new, self._rule, self.transcript):
             part.setVisible(own)
         waits = tr("{reason}. What you send now waits for it.", reason=reason)
         self.edit.setPlaceholderText(waits if queues else reason or PLACEHOLDER)

@@ -10,9 +10,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSpinBox, QVBoxLayout, QWidget
 
 from app.language import english, tr
-from app.settings.store import UserSettings
+from app.settings.store import SettingsStore, UserSettings
+from app.theme.numbers import WholeNumber
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle, caption, fill, named, show_checked, tip
+from app.theme.widgets import Segments, Toggle, caption, fill, named, show_checked, switched, tip
 
 DEFAULTS = UserSettings()
 
@@ -81,25 +82,52 @@ class SettingRow(QWidget):
 
 
 class SettingSection(QWidget):
-    """A heading and what stands below it; hidden where a search leaves nothing of it."""
+    """A heading and what stands below it; hidden where a search leaves nothing of it. What is changed in it goes to the
+    store at once."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, store: SettingsStore, theme: Theme) -> None:
         super().__init__()
-        self.title = title
+        self.title, self._store, self._theme = title, store, theme
         self.rows: list[SettingRow] = []
+        self._notes: list[QLabel] = []
         head = named(QLabel(title), role="section")
         head.setContentsMargins(0, 16, 0, 0)
         self.column = fill(QVBoxLayout(self), head, margins=0, spacing=10)
 
     def add(self, row: SettingRow) -> None:
+        row.reset_asked.connect(lambda values: self._store.update(**values))
         self.rows.append(row)
         self.column.addWidget(row)
 
-    def search(self, words: list[str], theme: Theme) -> int:
+    def add_note(self, name: str) -> QLabel:
+        """Room for a sentence on the setting above it, which a search leaves out."""
+        note = caption(name=name)
+        note.hide()
+        self._notes.append(note)
+        self.column.addWidget(note)
+        return note
+
+    def toggle(self, field: str) -> Toggle:
+        """A switch of that setting."""
+        toggle = named(Toggle(self._theme), f"settings.{field}")
+        switched(toggle, lambda on: self._store.update(**{field: on}))
+        return toggle
+
+    def search(self, words: list[str]) -> int:
         """Number of the rows that have the words, which are shown alone."""
-        found = sum([row.search(words, self.title, theme) for row in self.rows])
+        found = sum([row.search(words, self.title, self._theme) for row in self.rows])
         self.setVisible(bool(found) or not words)
+        for note in self._notes:
+            note.setVisible(bool(note.text()) and not words)
         return found
+
+
+def count(most: int, step: int, none: str, unit: str = "") -> WholeNumber:
+    """A field for 0 to ``most``; ``none`` is shown for 0."""
+    field = WholeNumber(grouped=True)
+    field.setRange(0, most)
+    named(field, singleStep=step, suffix=unit, specialValueText=none)
+    return field
 
 
 def has(text: str, words: list[str]) -> bool:

@@ -260,7 +260,7 @@ class MainWindow(QWidget):
                 "show_about": self.dialogs.show_about,
                 "open_file": self.bar.selector.open_file,
                 "get_model": self.chat.models_asked.emit,
-                "reload_model": self.settings_page.reload_requested.emit,
+                "reload_model": self.settings_page.engine.reload_requested.emit,
                 "unload_model": self.chat.loads.unload,
                 "quit": self.presence.quit,
             },

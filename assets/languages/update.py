@@ -114,6 +114,7 @@ def engine_texts() -> set[Text]:
     sends them. Sentences with values in them are English."""
     found = {*_switches(), *_rules(), *_lessons(), *_proposers(), *_models(), *_stages()}
     found.update(_sent("services/experiments", {"Refusal", "LabProgress"}))
+    found.update(_sent("services/packs", {"PackChoice"}))
     found.update(_sent("services/experiments", {"Axis", "Ceiling", "Metric", "Plot", "Series"}, names=True))
     return {Text(text) for text in found if text}
 
@@ -141,6 +142,9 @@ def _lessons() -> Iterator[str]:
         yield from (*page.choices, *page.sides, *(setting.title for setting in page.adjustable))
         for paper in papers.figures(page.name):
             yield from (paper.claim, paper.setting)
+            if (plot := paper.plot) is not None:
+                axes = (text for axis in (plot.x, plot.y) for text in (axis.title, axis.unit))
+                yield from (plot.title, *axes, *(series.name for series in plot.series))
     yield from (finding.INSTEAD, finding.UNLEARNED)
 
 

@@ -82,7 +82,7 @@ CACHE = (
     ),
     _cache(
         key=keys.WINDOW_PAGES,
-        title="Free pages outside sliding windows",
+        title="Free unused pages (sliding windows)",
         default=True,
         applies="cache",
         explains="Gives up the keys and values that layers with a sliding window will not look at again, so that only "

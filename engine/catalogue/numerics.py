@@ -9,7 +9,7 @@ from engine.protocol import Measure, NumberRange, keys
 NUMERICS = (
     Option(
         key=keys.BATCH_INVARIANT,
-        title="Batch-invariant arithmetic",
+        title="Batch invariance",
         group="Numerics",
         default=False,
         applies="live",
@@ -21,7 +21,7 @@ NUMERICS = (
         helps="Proving that two settings give the same text, and reproducing an answer exactly.",
         costs="Speed.",
         source=("engine/compute/attention/backends/batch_invariant.py", "engine/compute/layers/linear/tiled.py"),
-        also=("deterministic arithmetic",),
+        also=("batch-invariant arithmetic", "deterministic arithmetic"),
         reference="He et al. 2025, Defeating nondeterminism in LLM inference "
         "(https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)",
     ),
@@ -70,7 +70,7 @@ NUMERICS = (
     ),
     Option(
         key=keys.FETCHED_AHEAD,
-        title="Megabytes prefetched into L2",
+        title="L2 prefetch (MB)",
         group="Numerics",
         default=0,
         applies="live",

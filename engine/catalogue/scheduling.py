@@ -61,7 +61,7 @@ SCHEDULING = (
     ),
     _scheduling(
         key=keys.ASYNC_SCHEDULING,
-        title="Asynchronous scheduling",
+        title="Async scheduling",
         default=True,
         explains="Launches the next step on the GPU before the tokens of the last one have been read, so that the GPU "
         "does not wait for the processor between two steps. "
@@ -70,7 +70,7 @@ SCHEDULING = (
         helps="Decoding on a fast GPU while nothing is drafted.",
         costs="Nothing in the text. An answer that ends by itself wastes one row of one step.",
         source=("engine/loop/executor.py",),
-        also=("async scheduling", "overlap scheduling", "overlapped scheduling"),
+        also=("asynchronous scheduling", "overlap scheduling", "overlapped scheduling"),
         reference="Zheng et al. 2023, SGLang (arXiv 2312.07104)",
         relevant=Relevance(capabilities=("async steps",)),
     ),

@@ -59,7 +59,7 @@ _ROWS = (
     ),
     _drafting(
         key=keys.NGRAM_FIRST,
-        title="Try n-gram lookup first",
+        title="N-gram lookup first",
         default=True,
         explains="Where the last few tokens occurred earlier in the chat, what followed them is drafted, "
         "which costs nothing. Elsewhere, and where such drafts held too seldom, the chosen method drafts.",
@@ -73,7 +73,7 @@ _ROWS = (
     ),
     _drafting(
         key=keys.NGRAM_CHATS,
-        title="N-gram lookup in other chats",
+        title="N-gram lookup (other chats)",
         default=False,
         explains="N-gram lookup also searches your other chats, "
         "those answered with this switch on since the engine started; deleting any chat empties that memory. "

@@ -128,10 +128,11 @@ def verdict(effect: Effect, words: Wording = ENGLISH) -> str:
         return words.tr("no ratio: one of them is 0")
     said = _factor(gain, effect.metric, words)
     if effect.verdict == "few":
-        return words.tr(
-            "{gain}, but {pairs} of {least} pairs are too few for a verdict",
+        return words.plural(
+            "{gain}, but 1 of {least} pairs is too few for a verdict",
+            "{gain}, but {n} of {least} pairs are too few for a verdict",
+            effect.pairs,
             gain=said,
-            pairs=effect.pairs,
             least=LEAST_PAIRS,
         )
     between = spread(gain.low, gain.high, words)

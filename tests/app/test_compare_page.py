@@ -37,7 +37,7 @@ KV = choice(
     "16bit", key="kv_kind", title="KV cache precision", group="Cache", default="16bit", choices=["16bit", "int8"],
     choice_titles=["16-bit", "8-bit (per group)"], compare=["16bit", "int8"],
 )  # fmt: skip
-EXACT = switch(key="batch_invariant", title="Batch-invariant arithmetic", default=False, value=False)
+EXACT = switch(key="batch_invariant", title="Batch invariance", default=False, value=False)
 CATALOGUE = [KV, switch(), choice(), number(), EXACT]
 BIG = RemoteModel(server="lab", model="big & wide")
 OWN = KnownModel(name="Qwen3-0.6B", path="/models/a, b: c = d")

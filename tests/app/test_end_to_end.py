@@ -286,7 +286,7 @@ def test_an_idle_model_comes_back_and_a_chat_outgrows_a_small_context(start, qtb
 
     program.store.update(context=192)
     with qtbot.waitSignal(program.link.loaded, timeout=PATIENCE_MS):
-        program.window.settings_page.reload_requested.emit()
+        program.window.settings_page.engine.reload_requested.emit()
     qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
     assert program.link.card.context == 192
     questions = ("What is a page?", "What is speculation?", "What is the KV cache?", "Why is decoding bound by memory?")

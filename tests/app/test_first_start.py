@@ -161,12 +161,12 @@ def test_how_the_model_computes_is_said_in_the_settings(qtbot, make_program) -> 
     page = program.window.settings_page
     words = page.findChild(QLabel, "settings.computing")
     assert words.isHidden()
-    page.set_computing("Computing in float32, because of the processor.")
+    page.engine.set_computing("Computing in float32, because of the processor.")
     assert words.text() == "Computing in float32, because of the processor."
     assert not words.isHidden()
     program.link.unloaded.emit(Unloaded())
     assert words.isHidden()
-    page.set_computing("Computing in float32.")
+    page.engine.set_computing("Computing in float32.")
     program.link.state_changed.emit(LinkState.RESTARTING, "It stopped.")
     assert words.isHidden()
 

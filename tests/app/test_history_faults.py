@@ -18,11 +18,10 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.chat.session.conversation import Conversation
 from app.history import writer
-from app.history.records import Chat, Draft, StoredMessage
+from app.history.records import AnswerStats, Chat, Draft, StoredMessage
 from app.history.schema import HistoryUnusableError
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import Sampling
 from tests.app.conftest import answer
 from tests.kit.examples import examples
 
@@ -160,7 +159,7 @@ def test_what_was_on_the_screen_is_in_the_file_or_named(
                 store.set_draft("", Draft())
             elif step in ("answer", "grow"):
                 with store.together():
-                    message = talk.begin_answer(talk.leaf, Sampling(), "tiny")
+                    message = talk.begin_answer(talk.leaf, AnswerStats(model="tiny"))
                     store.save_message(message)
                 if step == "answer":
                     talk.tree.put(message._replace(content=f"answer {number}", state="complete"))
@@ -375,7 +374,7 @@ def test_versions_keep_the_order_in_which_they_came_whatever_the_clock_says(disk
         asked = talk.ask("Why?")
         for clock in (5e9, 4e9, -86_400.0, 1e12):
             monkeypatch.setattr(time, "time", lambda clock=clock: clock)
-            store.save_message(talk.begin_answer(asked.id, Sampling(), str(clock)))
+            store.save_message(talk.begin_answer(asked.id, AnswerStats(model=str(clock))))
         monkeypatch.undo()
         said: list[str] = []
         store.unreadable.connect(said.append)

@@ -173,7 +173,7 @@ def test_automatic_says_what_it_amounts_to(panel):
 
 def test_reload_options_say_so(panel):
     panel.set_catalogue([switch(applies="reload")])
-    assert text(panel, "kv_cache.term") == "reloads the model"
+    assert text(panel, "kv_cache.term") == "reloads"
 
 
 def test_the_term_to_look_up_stands_below_the_name(panel):

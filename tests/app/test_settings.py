@@ -181,10 +181,10 @@ def test_memory_as_share_or_bytes(page, path):
     page.findChild(QPushButton, "settings.memory.share").click()
     assert stored(path).memory == pytest.approx(0.85)
     page.findChild(QPushButton, "settings.memory.fixed").click()
-    page._fixed.setValue(6.5)
+    page.engine._fixed.setValue(6.5)
     assert stored(path).memory == pytest.approx(6.5e9)
-    assert page._fixed.isVisible()
-    assert not page._share.isVisible()
+    assert page.engine._fixed.isVisible()
+    assert not page.engine._share.isVisible()
     page.findChild(QPushButton, "settings.memory.auto").click()
     assert stored(path).memory is None
 
@@ -196,13 +196,13 @@ def test_context_and_device(qtbot, page, path):
     assert stored(path).context == 4096
     context.setValue(0)
     assert stored(path).context is None
-    page.set_devices([Device(kind="cpu", name="a CPU", total_bytes=1, free_bytes=1)])
+    page.engine.set_devices([Device(kind="cpu", name="a CPU", total_bytes=1, free_bytes=1)])
     cuda = page.findChild(QPushButton, "settings.device.cuda")
     assert not cuda.isEnabled()
     assert "no CUDA device" in cuda.toolTip()
     page.findChild(QPushButton, "settings.device.cpu").click()
     assert stored(path).device == "cpu"
-    with qtbot.waitSignal(page.reload_requested):
+    with qtbot.waitSignal(page.engine.reload_requested):
         page.findChild(QPushButton, "settings.reload").click()
 
 
@@ -212,29 +212,30 @@ def test_one_of_several_gpus_is_chosen(page, path):
 
     def offered() -> list[str]:
         return [
-            button.objectName().removeprefix("settings.device.") for button in page._device.findChildren(QPushButton)
+            button.objectName().removeprefix("settings.device.")
+            for button in page.engine._device.findChildren(QPushButton)
         ]
 
-    page.set_devices([cpu, *gpus])
+    page.engine.set_devices([cpu, *gpus])
     assert offered() == ["auto", "cpu", "cuda:0", "cuda:1"]
     second = page.findChild(QPushButton, "settings.device.cuda:1")
     assert (second.text(), second.toolTip()) == ("GPU 1", "Card 1")
     second.click()
     assert stored(path).device == "cuda:1"
-    page.set_devices([cpu, *gpus])
+    page.engine.set_devices([cpu, *gpus])
     assert page.findChild(QPushButton, "settings.device.cuda:1").isChecked()
-    page.set_devices([cpu, gpus[0]])
+    page.engine.set_devices([cpu, gpus[0]])
     assert offered() == ["auto", "cpu", "cuda", "cuda:1"], "what was chosen is still shown, and why it is not there"
     gone = page.findChild(QPushButton, "settings.device.cuda:1")
     assert not gone.isEnabled()
     assert "no such device" in gone.toolTip()
     page.findChild(QPushButton, "settings.device.cuda").click()
-    page.set_devices([cpu, *gpus])
+    page.engine.set_devices([cpu, *gpus])
     assert page.findChild(QPushButton, "settings.device.auto").isChecked(), "it takes the same one"
 
 
 def test_a_mac_has_its_own_gpu(page, path):
-    page.set_devices([Device(kind=kind, name=kind, total_bytes=1, free_bytes=1) for kind in ("cpu", "mps")])
+    page.engine.set_devices([Device(kind=kind, name=kind, total_bytes=1, free_bytes=1) for kind in ("cpu", "mps")])
     page.findChild(QPushButton, "settings.device.mps").click()
     assert stored(path).device == "mps"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app import paths
@@ -286,3 +287,10 @@ def test_with_larger_text_the_cards_stand_one_above_the_other(qtbot, page: ChatP
         assert page.transcript.viewport().rect().contains(page.welcome.geometry())
     finally:
         theme.set_scale(1.0)
+
+
+def test_the_legend_of_the_tint_moves_nothing(page: ChatPage) -> None:
+    before = page.welcome.mapTo(page, QPoint()), page.welcome.size()
+    page.set_tint(True)
+    assert page.legend.isVisible()
+    assert (page.welcome.mapTo(page, QPoint()), page.welcome.size()) == before

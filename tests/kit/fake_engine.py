@@ -177,6 +177,8 @@ class Engine:
         self.adapters: list[p.AdapterCard] = []
         self.comparing: set[str] = set()
         """The ids of comparisons that run."""
+        self.taking = threading.Lock()
+        """Held while a switch is set and told."""
         self.cache = FakeCache(arguments.pages)
         self.pack = pack_of(arguments.gpu_pack, environment)
 
@@ -374,17 +376,18 @@ class Session:
                 self.engine.cancelled[id].set()
 
     def take(self, key: str, value: p.Value) -> bool:
-        """Set a switch; whether that made the cache again."""
-        spec = next(spec for spec in self.engine.catalogue if spec.key == key)
-        self.engine.catalogue = [
-            msgspec.structs.replace(s, value=value, exactness=exactness(s, value)) if s.key == key else s
-            for s in self.engine.catalogue
-        ]
-        again = spec.applies in ("cache", "reload") and self.engine.card is not None
-        if again:
-            self.send(p.Loaded(card=self.engine.card, fit=FIT, rebuilt=spec.applies == "cache"))
-        self.send(p.Options(catalogue=self.engine.catalogue))
-        return again
+        """Set a switch; whether that made the cache again. One at a time: the last catalogue sent is that in force."""
+        with self.engine.taking:
+            spec = next(spec for spec in self.engine.catalogue if spec.key == key)
+            self.engine.catalogue = [
+                msgspec.structs.replace(s, value=value, exactness=exactness(s, value)) if s.key == key else s
+                for s in self.engine.catalogue
+            ]
+            again = spec.applies in ("cache", "reload") and self.engine.card is not None
+            if again:
+                self.send(p.Loaded(card=self.engine.card, fit=FIT, rebuilt=spec.applies == "cache"))
+            self.send(p.Options(catalogue=self.engine.catalogue))
+            return again
 
     def on_counttokens(self, message: p.CountTokens) -> None:
         tokens = tokenise(joined(message.prompt))

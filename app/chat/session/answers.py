@@ -58,7 +58,7 @@ class _Answer:
     thinking_since: float = 0.0
     thought_s: float = 0.0
     calls: protocol.CallCollector = field(default_factory=protocol.CallCollector)
-    listing: PendingCall[Any, Any] | Settling | None = None
+    preparation: PendingCall[Any, Any] | Settling | None = None
     """What comes before the question for the answer: that for the tools, or the choice of passages."""
     notice: str = ""
     """Sentences on tools that it does not have."""
@@ -220,10 +220,10 @@ class Answers(QObject):
             return
 
         def go_on() -> None:
-            answer.listing = None
+            answer.preparation = None
             self._ask(answer, prompt(), earlier)
 
-        answer.listing = settling
+        answer.preparation = settling
         settling.told.connect(lambda words: self.preparing.emit(message.id, words))
         settling.start(go_on)
 
@@ -252,7 +252,7 @@ class Answers(QObject):
 
         def listed(servers: list[McpServer]) -> None:
             if self._running.get(message.id) is answer:
-                answer.listing = None
+                answer.preparation = None
                 tools, notice = config_of(servers, asked.servers)
                 answer.notice = " ".join(filter(None, (answer.notice, notice)))
                 answer.note(tools=self._history.save_tools(message.chat, tools))
@@ -272,13 +272,13 @@ class Answers(QObject):
                 send(tools)
                 return
         request = ListServers(servers=asked.servers)
-        answer.listing = self._link.call(
+        answer.preparation = self._link.call(
             LIST_SERVERS, request, listed, lambda error: self._interrupt(message.id, error)
         )
 
     def stop(self, message_id: str) -> None:
         answer = self._running.get(message_id)
-        if answer is not None and answer.listing is not None:
+        if answer is not None and answer.preparation is not None:
             self._interrupt(message_id, None)
         elif answer is not None:
             self._link.send(protocol.Cancel(id=message_id))
@@ -428,8 +428,8 @@ class Answers(QObject):
 
     def _pop(self, message_id: str) -> _Answer | None:
         answer = self._running.pop(message_id, None)
-        if answer is not None and answer.listing is not None:
-            answer.listing.cancel()
+        if answer is not None and answer.preparation is not None:
+            answer.preparation.cancel()
         if not self._running:
             self._save.stop()
         if answer is not None:

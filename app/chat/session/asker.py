@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.chat.session.answers import Answers
 from app.chat.session.conversation import Conversation
 from app.chat.session.settling import Settling, first_undecided
 from app.chat.session.tokens import DocumentTokens
-from app.chat.side_by_side.columns import AnswerColumn
 from app.chat.thinking_switch import allowed
 from app.documents.meaning import PassageEmbeddings
-from app.history.records import Beside, StoredMessage
+from app.history.records import AnswerStats, StoredMessage
 from app.history.store import HistoryStore
 from app.link.link import EngineLink
-from engine.protocol import Overflow, Sampling, Thinking
+from engine.protocol import Thinking
 
 
 class Asker(QObject):
@@ -37,34 +35,20 @@ class Asker(QObject):
         self._tokens, self._meaning = tokens, meaning
         self._settled_last: Settling | None = None
 
-    def ask(
-        self,
-        talk: Conversation,
-        parent: str,
-        sampling: Sampling,
-        thinking: Thinking,
-        overflow: Overflow,
-        servers: Sequence[str],
-        original: StoredMessage | None = None,
-        column: AnswerColumn | None = None,
-        beside: Beside | None = None,
-    ) -> None:
-        """Begin an answer to ``parent``. ``original`` is the answer that the new one repeats exactly; ``column`` what
-        it is asked with ``beside`` others."""
-        like = column or (original.stats if original is not None else None)
-        card, remote = self._link.card, like.remote if like is not None else talk.chat.remote
-        system = like.system if like is not None else None
-        name, thinking = card.name if card is not None else "", allowed(card, thinking)
-        adapter = talk.chat.adapter if original is None else original.stats.adapter
-        if remote is not None:  # the settings of a model here mean nothing there
+    def ask(self, talk: Conversation, parent: str, like: AnswerStats, original: StoredMessage | None = None) -> None:
+        """Begin an answer to ``parent`` with the settings of ``like``. ``original`` is the answer that it repeats
+        exactly."""
+        card, remote = self._link.card, like.remote
+        if remote is None:
+            name, thinking, adapter = card.name if card is not None else "", allowed(card, like.thinking), like.adapter
+        else:  # the settings of a model here mean nothing there
             name, thinking, adapter = remote.model, Thinking(), ""
         with self._history.together():
-            answer = talk.begin_answer(
-                parent, sampling, name, thinking, overflow, adapter, servers, remote, system, beside
-            )
+            asked = msgspec.structs.replace(like, model=name, thinking=thinking, adapter=adapter)
+            answer = talk.begin_answer(parent, asked)
             self._history.save_message(answer)
         settling, before = self._settling(talk, parent), talk.answer_before(answer.id)
-        self._answers.begin(answer, lambda: talk.prompt(parent, system), before, original, settling)
+        self._answers.begin(answer, lambda: talk.prompt(parent, like.system), before, original, settling)
 
     def go_on(self, talk: Conversation, message: StoredMessage) -> None:
         """Have the last answer of the shown branch go on where its text ends."""

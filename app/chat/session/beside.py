@@ -62,7 +62,15 @@ class AnswersBeside:
     def _ask(self, parent: str, column: AnswerColumn, beside: Beside) -> None:
         """No tools: an answer with calls would go on below itself, and not in its column."""
         talk = self._talk()
-        self._asker.ask(talk, parent, column.sampling, talk.chat.thinking, talk.chat.overflow, (), None, column, beside)
+        like = msgspec.structs.replace(
+            talk.chat.settings,
+            sampling=column.sampling,
+            servers=[],
+            remote=column.remote,
+            system=column.system,
+            beside=beside,
+        )
+        self._asker.ask(talk, parent, like)
 
     def _show_first(self) -> None:
         """Make the first of them the end of the branch."""

@@ -10,7 +10,7 @@ import msgspec
 
 from app.documents.prompt import with_documents
 from app.documents.records import MessageDocument
-from app.history.records import AnswerStats, Beside, Chat, StoredMessage, new_id, now
+from app.history.records import AnswerStats, Chat, StoredMessage, new_id, now
 from app.history.sent import in_front
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -163,38 +163,16 @@ class Conversation:
         last = max((place for place, message in enumerate(path) if message.role == "user"), default=-1)
         return sum(message.role == "tool" for message in path[last + 1 :])
 
-    def begin_answer(
-        self,
-        parent: str,
-        sampling: Sampling,
-        model: str,
-        thinking: Thinking = Thinking(),
-        overflow: Overflow = "stop",
-        adapter: str = "",
-        servers: Sequence[str] = (),
-        remote: RemoteModel | None = None,
-        system: str | None = None,
-        beside: Beside | None = None,
-    ) -> StoredMessage:
-        """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
+    def begin_answer(self, parent: str, asked: AnswerStats) -> StoredMessage:
+        """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless it is ``asked`` with one.
 
         The seed is drawn here and not by the engine, so that an interrupted answer can be run again too. A server
         elsewhere draws its own.
         """
-        if sampling.seed is None and remote is None:
-            sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
-        stats = AnswerStats(
-            sampling=sampling,
-            model=model,
-            thinking=thinking,
-            overflow=overflow,
-            adapter=adapter,
-            servers=list(servers),
-            remote=remote,
-            system=system,
-            beside=beside,
-        )
-        answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=now())
+        if asked.sampling.seed is None and asked.remote is None:
+            sampling = msgspec.structs.replace(asked.sampling, seed=random.getrandbits(31))
+            asked = msgspec.structs.replace(asked, sampling=sampling)
+        answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", "", "streaming", asked, created=now())
         self.tree.put(answer)
         self.go_to(answer.id)
         return answer
@@ -204,17 +182,8 @@ class Conversation:
 
         It would go on with the settings of ``like``.
         """
-        asked = AnswerStats(
-            sampling=like.sampling,
-            thinking=like.thinking,
-            overflow=like.overflow,
-            adapter=like.adapter,
-            servers=like.servers,
-            remote=like.remote,
-            edited=edited or like.edited,
-            system=like.system,
-            model="" if edited else like.model,
-        )
+        written, model = edited or like.edited, "" if edited else like.model
+        asked = msgspec.structs.replace(like.settings, edited=written, model=model)
         answer = StoredMessage(new_id(), self.chat.id, parent, "assistant", text, "complete", asked, created=now())
         with self._history.together():
             self._history.save_message(answer)
@@ -229,18 +198,15 @@ class Conversation:
         As many tokens may follow as answers of the chat can have now.
         """
         asked, wrote = message.stats, message.stats.model
-        stats = AnswerStats(
+        stats = msgspec.structs.replace(
+            asked.settings,
             sampling=msgspec.structs.replace(asked.sampling, max_tokens=self.chat.sampling.max_tokens),
             thinking=thinking,
-            overflow=asked.overflow,
-            adapter=asked.adapter,
-            servers=asked.servers,
             model=model,
             thought_s=asked.thought_s,
             edited=asked.edited,
             continued_at=len(message.thinking) + len(message.content),
             begun_by=wrote if wrote and wrote != model else asked.begun_by,
-            system=asked.system,
             beside=asked.beside,
         )
         answer = message._replace(state="streaming", stats=stats)

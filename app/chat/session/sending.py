@@ -104,10 +104,7 @@ class Sending(QObject):
 
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
-        if not self._fits(text):
-            return
-        if self._session.side_by_side and not self._composer.editing:
-            self.say_while(UNDECIDED, lambda: bool(self._session.side_by_side))
+        if not self._follows(text, not self._composer.editing):
             return
         if self.reason:
             self._send(text, False)
@@ -125,10 +122,7 @@ class Sending(QObject):
         While something is measured it waits for the end of that. Returns False where it cannot be sent, which is said.
         """
         session, (reason, queues) = self._session, self.apart(fresh)
-        if not self._fits(text):
-            return False
-        if not fresh and session.side_by_side:
-            self.say_while(UNDECIDED, lambda: bool(session.side_by_side))
+        if not self._follows(text, not fresh):
             return False
         if reason and not queues:
             self.say_while(f"{reason}.", lambda: self.apart(fresh)[0] == reason)
@@ -165,6 +159,15 @@ class Sending(QObject):
         written = self._session.write_answer(draft, go_on)
         if go_on and written is not None:
             self.guard(lambda: self._session.go_on(written), None)
+
+    def _follows(self, text: str, to_end: bool) -> bool:
+        """True if the text can be sent, ``to_end`` of what is on screen; else it is said why not."""
+        if not self._fits(text):
+            return False
+        if to_end and self._session.side_by_side:
+            self.say_while(UNDECIDED, lambda: bool(self._session.side_by_side))
+            return False
+        return True
 
     def _fits(self, text: str) -> bool:
         if len(text) <= MOST_CHARS:

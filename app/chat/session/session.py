@@ -180,8 +180,7 @@ class ChatSession(QObject):
             self.answer(asked)
             return
         self._queue[self.chat_id] = asked
-        self.changed.emit()
-        self.asked.emit()
+        self._tell_asked()
 
     @property
     def queued(self) -> str:
@@ -217,18 +216,16 @@ class ChatSession(QObject):
             if chat_id == self.chat_id:
                 self.answer(message_id)
             elif (talk := self._talk_of(chat_id)) is not None and message_id in talk.tree:
-                chat = talk.chat
-                self._asker.ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow, chat.servers)
+                self._asker.ask(talk, message_id, talk.chat.settings)
 
     def answer(self, parent: str, sampling: Sampling | None = None) -> None:
         """Ask for an answer to ``parent`` with the chat's settings, or with another sampling."""
-        chat = self.talk.chat
-        self._begin(parent, sampling or chat.sampling, chat.thinking, chat.overflow, chat.servers)
+        like = self.talk.chat.settings
+        self._begin(parent, like if sampling is None else msgspec.structs.replace(like, sampling=sampling))
 
     def again(self, message: StoredMessage) -> None:
         """Ask once more as this answer was asked for, seed and all."""
-        stats = message.stats
-        self._begin(message.parent, stats.sampling, stats.thinking, stats.overflow, stats.servers, message)
+        self._begin(message.parent, message.stats.settings, message)
 
     def ask_several(
         self,
@@ -245,14 +242,12 @@ class ChatSession(QObject):
         """Ask for one answer to ``parent`` in each column; all are begun at once, and stand side by side."""
         self._queue.pop(self.chat_id, "")
         self._beside.begin(parent, columns)
-        self.changed.emit()
-        self.asked.emit()
+        self._tell_asked()
 
     def renew(self, messages: Sequence[StoredMessage]) -> None:
         """Put another answer, with a new seed, into the columns of these; they stay as versions."""
         self._beside.renew(messages)
-        self.changed.emit()
-        self.asked.emit()
+        self._tell_asked()
 
     def choose(self, message_id: str) -> None:
         """Go on from one of the answers that stand side by side; the others stay as versions, and are written no
@@ -267,8 +262,7 @@ class ChatSession(QObject):
     def go_on(self, message: StoredMessage) -> None:
         """Have the last answer of the branch go on where its text ends."""
         self._asker.go_on(self.talk, message)
-        self.changed.emit()
-        self.asked.emit()
+        self._tell_asked()
 
     def writing_for(self, draft: Draft) -> RemoteModel | None:
         """The model of another server that would go on from the draft of an answer; None for that of this machine."""
@@ -277,17 +271,9 @@ class ChatSession(QObject):
     def write_answer(self, draft: Draft, always: bool = False) -> StoredMessage | None:
         """Keep the text of a draft as an answer of its own, beside the one that it edits or below the message to which
         it begins one; None where nothing is changed, unless it is to be kept ``always``."""
-        talk, chat = self.talk, self.talk.chat
+        talk = self.talk
         if draft.begins:
-            like = AnswerStats(
-                sampling=chat.sampling,
-                thinking=chat.thinking,
-                overflow=chat.overflow,
-                adapter=chat.adapter,
-                servers=list(chat.servers),
-                remote=chat.remote,
-            )
-            written = talk.write_answer(draft.begins, draft.text, like)
+            written = talk.write_answer(draft.begins, draft.text, talk.chat.settings)
         else:
             edited = talk.tree.get(draft.edited)
             if edited.content == draft.text and not always:
@@ -385,17 +371,12 @@ class ChatSession(QObject):
             self.saved.emit(self.chat_id)
         return asked.id
 
-    def _begin(
-        self,
-        parent: str,
-        sampling: Sampling,
-        thinking: Thinking,
-        overflow: Overflow,
-        servers: Sequence[str],
-        original: StoredMessage | None = None,
-    ) -> None:
+    def _begin(self, parent: str, like: AnswerStats, original: StoredMessage | None = None) -> None:
         self._queue.pop(self.chat_id, "")
-        self._asker.ask(self.talk, parent, sampling, thinking, overflow, servers, original)
+        self._asker.ask(self.talk, parent, like, original)
+        self._tell_asked()
+
+    def _tell_asked(self) -> None:
         self.changed.emit()
         self.asked.emit()
 
@@ -428,8 +409,14 @@ class ChatSession(QObject):
         told, asked = talk.add_results(answer.id, results), answer.stats
         goes_on, enough = talk.leaf == told.id, talk.rounds(told.id) >= MOST_ROUNDS
         if goes_on and not enough:
-            sampling = msgspec.structs.replace(asked.sampling, seed=talk.chat.sampling.seed)
-            self._asker.ask(talk, told.id, sampling, asked.thinking, asked.overflow, asked.servers)
+            like = msgspec.structs.replace(
+                talk.chat.settings,
+                sampling=msgspec.structs.replace(asked.sampling, seed=talk.chat.sampling.seed),
+                thinking=asked.thinking,
+                overflow=asked.overflow,
+                servers=asked.servers,
+            )
+            self._asker.ask(talk, told.id, like)
         if talk is not self.talk:
             return
         self.changed.emit()

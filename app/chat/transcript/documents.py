@@ -22,6 +22,8 @@ _PREVIEW = 90
 class DocumentBlock(Folded):
     """``passages``: those that were sent, each folded on its own, of a document that is not sent whole."""
 
+    elide = Qt.TextElideMode.ElideMiddle
+
     def __init__(self, each: MessageDocument, theme: Theme, parent: QWidget) -> None:
         help_text = tr("Show or hide what the model reads of this document")
         super().__init__("document", help_text, tr("Text of {name}", name=each.document.name), theme, parent)
@@ -74,9 +76,6 @@ class DocumentBlock(Folded):
         say(self._hint, self._chosen_by() if self._open and self.passages else "")
 
     def fit(self, width: int) -> int:
-        self._name()
-        metrics = self.head.fontMetrics()
-        self.head.setText(metrics.elidedText(self.head.text(), Qt.TextElideMode.ElideMiddle, width - 16))
         height = super().fit(width)
         inner = width - INDENT_PX
         if not self.body.isHidden():  # the text stands below what is said of it
@@ -141,6 +140,8 @@ class DocumentBlock(Folded):
 class PassageBlock(Folded):
     """A passage under its number."""
 
+    elide = Qt.TextElideMode.ElideRight
+
     def __init__(self, document: Document, passage: DocumentPassage, theme: Theme, parent: QWidget) -> None:
         help_text, title = tr("Show or hide this passage"), tr("Passage {number}", number=passage.number)
         super().__init__("passage", help_text, title, theme, parent)
@@ -154,12 +155,6 @@ class PassageBlock(Folded):
 
     def wanted(self) -> str:
         return self._text if self._open else ""
-
-    def fit(self, width: int) -> int:
-        self._name()
-        metrics = self.head.fontMetrics()
-        self.head.setText(metrics.elidedText(self.head.text(), Qt.TextElideMode.ElideRight, width - 16))
-        return super().fit(width)
 
 
 def shown(text: str) -> str:

@@ -26,6 +26,8 @@ class Folded(QWidget):
     """Like other blocks it is told a width by :meth:`fit`; the message places it. ``name``: of the object."""
 
     refolded = Signal()
+    elide = Qt.TextElideMode.ElideNone
+    """Where a line that is too long for the width is cut."""
 
     def __init__(self, name: str, help_text: str, title: str, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -79,6 +81,9 @@ class Folded(QWidget):
     def fit(self, width: int) -> int:
         """Lay out for ``width`` pixels; returns the height."""
         head = self._theme.px(HEAD_PX)
+        if self.elide is not Qt.TextElideMode.ElideNone:
+            self._name()
+            self.head.setText(self.head.fontMetrics().elidedText(self.head.text(), self.elide, width - 16))
         self.head.setGeometry(mirror(QRect(0, 0, min(width, self.head.sizeHint().width() + 8), head), width))
         if self.body.isHidden():
             return head

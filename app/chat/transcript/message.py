@@ -267,7 +267,7 @@ class MessageView(QWidget):
         self._text.wrap(places)
 
     def fit(self, width: int) -> int:
-        """MessagePlace everything for ``width`` pixels; returns the height."""
+        """Place everything for ``width`` pixels; returns the height."""
         whole = width != self._fitted
         self._fitted = width
         height = self._fit_bubble(width) if self._bubble is not None else self._fit_blocks(width, whole)

@@ -29,7 +29,7 @@ from app.lab.layout import ColumnsLayout
 from app.language import known, tr
 from app.panel.controls import FloatControl, IntControl, control_for
 from app.panel.titles import in_two
-from app.settings.page import QUANTISE
+from app.settings.engine import QUANTISE
 from app.theme.icons import icon
 from app.theme.menus import ARROW, ChoiceButton, ChoiceGroup
 from app.theme.theme import Theme

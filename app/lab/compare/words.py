@@ -9,7 +9,8 @@ from app.language import known, tr
 from app.panel.controls import value_title
 from app.panel.titles import in_two
 from app.panel.verdicts import capital
-from app.settings.page import device_title
+from app.settings.engine import device_title
+from app.words import hardware
 from engine.protocol import OptionSpec, RemoteModel, Value
 from engine.protocol.compared import is_fault
 from engine.protocol.lab import LabCompared, LabProgress, LabText
@@ -97,6 +98,5 @@ def about_column(told: LabCompared, place: int, specs: Mapping[str, OptionSpec])
 def about(told: LabCompared) -> str:
     day, _, time = told.date.partition("T")
     seed = tr("seed {seed}", seed=told.seed)
-    return (
-        f"{day} {time[:5]} · {device_title(told.device)} · {told.machine} · Kvasir {told.version} · {seed}"  # not shown
-    )
+    version, machine = f"Kvasir {told.version}", hardware(told.machine)  # not shown
+    return " · ".join((f"{day} {time[:5]}", device_title(told.device), machine, version, seed))

@@ -23,7 +23,7 @@ from app.models.state import getting
 from app.models.state.library import ModelLibrary
 from app.notice import NoticeBar
 from app.settings.store import SettingsStore
-from app.words import size
+from app.words import hardware, size
 from engine import protocol
 
 ARRIVED = "arrived"
@@ -75,7 +75,7 @@ class GettingWiring(QObject):
         device = message.device
         total = size(device.total_bytes)
         memory = tr("{size} RAM", size=total) if device.kind == "cpu" else tr("{size} memory", size=total)
-        self._chat.welcome.get.machine.setText(f"{device.name} · {memory}")
+        self._chat.welcome.get.machine.setText(f"{hardware(device.name)} · {memory}")
         self._library.refresh()
         if message.loaded is not None or not message.models:  # else once the first model is loaded, which takes a while
             self._library.verdicts.ask()

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QWidget
 from app.link.link import EngineLink
 from app.models.load_settings import LoadSettingsDialog, Offers
 from app.models.state.loads import ModelLoads
-from app.settings.page import device_key
+from app.settings.engine import device_key
 from app.settings.store import ModelSettings
 from app.theme.theme import Theme
 from engine import protocol

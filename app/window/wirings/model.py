@@ -12,7 +12,7 @@ from app.models.state.loads import ModelLoads
 from app.notice import NoticeBar
 from app.opening import OPENING
 from app.plots.strip import PlotStrip
-from app.settings.page import SettingsPage
+from app.settings.engine import EngineSection
 from app.settings.store import SettingsStore
 from engine import protocol
 
@@ -29,7 +29,7 @@ class ModelWiring(QObject):
         link: EngineLink,
         store: SettingsStore,
         loads: ModelLoads,
-        settings_page: SettingsPage,
+        settings: EngineSection,
         plots: PlotStrip,
         notice: NoticeBar,
         parent: QObject,
@@ -39,7 +39,7 @@ class ModelWiring(QObject):
         self._first_load_sent = False
         self._wanted = ""
         """Model to load first, in place of the model of last time."""
-        settings_page.reload_requested.connect(self._reload)
+        settings.reload_requested.connect(self._reload)
         link.welcomed.connect(self._on_welcome)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(self._on_unloaded)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from app.quick.choose import shortcut_here
 from app.quick.window import QuickChat
-from app.settings.page import SettingsPage
+from app.settings.desktop import DesktopSection
 from app.settings.store import SettingsStore
 from app.theme.keys import unusable
 from app.theme.theme import Theme
@@ -18,15 +18,13 @@ class QuickWiring(QObject):
     """Lives as long as the window. The quick chat is made when it is first asked for."""
 
     def __init__(
-        self, store: SettingsStore, desktop: Desktop, settings: SettingsPage, window: MainWindow, theme: Theme
+        self, store: SettingsStore, desktop: Desktop, settings: DesktopSection, window: MainWindow, theme: Theme
     ) -> None:
         super().__init__(window)
         self._store, self._window, self._theme = store, window, theme
-        self._settings_page = settings
-        self._unusable = ""
-        """Reason the keys in the settings are none."""
+        self._settings = settings
         desktop.seen = lambda: self.chat is not None and self.chat.in_front
-        settings.choosing_quick.connect(self._on_choosing)
+        settings.choosing_keys.connect(self._on_choosing)
         self.chat: QuickChat | None = None
         self.shortcut = shortcut_here(self)
         self.shortcut.pressed.connect(self.toggle)
@@ -59,10 +57,14 @@ class QuickWiring(QObject):
         self._window.presence.to_front()
         self._window.show_page(MainWindow.CHAT)
 
-    def _hold(self) -> None:
+    @property
+    def _unusable(self) -> str:
+        """Reason the keys in the settings are none: anything can be written into the file."""
         keys = self._store.settings.quick_keys
-        self._unusable = unusable(keys) if keys else ""  # anything can be written into the file
-        self.shortcut.hold("" if self._unusable else keys)
+        return unusable(keys) if keys else ""
+
+    def _hold(self) -> None:
+        self.shortcut.hold("" if self._unusable else self._store.settings.quick_keys)
         self._tell()
 
     def _on_choosing(self, on: bool) -> None:
@@ -73,4 +75,4 @@ class QuickWiring(QObject):
             self._hold()
 
     def _tell(self) -> None:
-        self._settings_page.tell_quick(self._unusable or self.shortcut.sentence)
+        self._settings.say_keys(self._unusable or self.shortcut.sentence)

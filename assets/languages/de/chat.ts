@@ -446,7 +446,7 @@
     </message>
     <message>
         <source>Find in this chat</source>
-        <translation>In diesem Chat suchen</translation>
+        <translation>Im Chat suchen</translation>
     </message>
     <message>
         <source>First answer</source>

@@ -92,6 +92,10 @@
         <translation>3</translation>
     </message>
     <message>
+        <source>3 bits, GPTQ</source>
+        <translation>3 Bit, GPTQ</translation>
+    </message>
+    <message>
         <source>3 times</source>
         <translation>3-mal</translation>
     </message>
@@ -116,8 +120,20 @@
         <translation>4 Bit</translation>
     </message>
     <message>
+        <source>4 bits, AWQ</source>
+        <translation>4 Bit, AWQ</translation>
+    </message>
+    <message>
+        <source>4 bits, GPTQ</source>
+        <translation>4 Bit, GPTQ</translation>
+    </message>
+    <message>
         <source>4 bits, keys rotated</source>
         <translation>4 Bit, Schlüssel gedreht</translation>
+    </message>
+    <message>
+        <source>4 bits, rounded to nearest</source>
+        <translation>4 Bit, gerundet</translation>
     </message>
     <message>
         <source>4 or more</source>
@@ -134,6 +150,10 @@
     <message>
         <source>4 times less</source>
         <translation>4-mal weniger</translation>
+    </message>
+    <message>
+        <source>4,096 tokens in sight</source>
+        <translation>4.096 Token in Sicht</translation>
     </message>
     <message>
         <source>4-bit</source>
@@ -193,7 +213,7 @@
     </message>
     <message>
         <source>A KV cache of two bits (KIVI)</source>
-        <translation>Ein KV-Cache aus zwei Bit (KIVI)</translation>
+        <translation>2-Bit-KV-Cache (KIVI)</translation>
     </message>
     <message>
         <source>A chat that never ends needs a cache that never ends, unless only its last tokens are kept: a sliding window. Many models look at their very first tokens all the time (attention sinks) and fail without them, so those few stay as well.</source>
@@ -257,7 +277,7 @@
     </message>
     <message>
         <source>A sliding window does not work with a KIVI cache: choose another KV cache precision first.</source>
-        <translation>Ein gleitendes Fenster geht nicht mit einem KIVI-Cache: zuerst eine andere Genauigkeit des KV-Cache wählen.</translation>
+        <translation>Ein gleitendes Fenster geht nicht mit einem KIVI-Cache: zuerst eine andere KV-Genauigkeit wählen.</translation>
     </message>
     <message>
         <source>A small all-rounder with a long context that also sees pictures.</source>
@@ -286,6 +306,10 @@
     <message>
         <source>A window of 1,024 tokens alone gives a perplexity of 5,158.07, 4 first tokens and 1,020 recent ones 5.40; even 4 line breaks in their place do, with 5.60.</source>
         <translation>Ein Fenster von 1.024 Token allein gibt eine Perplexität von 5.158,07, 4 erste und 1.020 letzte Token 5,40; selbst 4 Zeilenumbrüche an deren Stelle genügen, mit 5,60.</translation>
+    </message>
+    <message>
+        <source>AWQ</source>
+        <translation>AWQ</translation>
     </message>
     <message>
         <source>Acceptance rule</source>
@@ -324,10 +348,6 @@
         <translation>Rechnen und Logik in wenig Speicher.</translation>
     </message>
     <message>
-        <source>Asynchronous scheduling</source>
-        <translation>Asynchrone Ablaufplanung</translation>
-    </message>
-    <message>
         <source>At 32k tokens a token takes 21.2 ms with a budget of 2,048 instead of 36.8 ms: 1.74 times as fast, and 2.23 times with 4-bit weights.</source>
         <translation>Bei 32k Token dauert ein Token mit einem Budget von 2.048 21,2 ms statt 36,8 ms: 1,74-mal so schnell, mit 4-Bit-Gewichten 2,23-mal.</translation>
     </message>
@@ -356,12 +376,12 @@
         <translation>TTFT im Hintergrund, s</translation>
     </message>
     <message>
-        <source>Batch size</source>
-        <translation>Stapelgröße</translation>
+        <source>Batch invariance</source>
+        <translation>Stapelinvarianz</translation>
     </message>
     <message>
-        <source>Batch-invariant arithmetic</source>
-        <translation>Stapelunabhängiges Rechnen</translation>
+        <source>Batch size</source>
+        <translation>Stapelgröße</translation>
     </message>
     <message>
         <source>Batch-invariant arithmetic multiplies any number of rows by one kernel.</source>
@@ -416,6 +436,10 @@
         <translation>Stücke des Prompts</translation>
     </message>
     <message>
+        <source>CoQA</source>
+        <translation>CoQA</translation>
+    </message>
+    <message>
         <source>Code and tools over long texts with a small cache.</source>
         <translation>Code und Werkzeuge über lange Texte mit kleinem Cache.</translation>
     </message>
@@ -433,7 +457,7 @@
     </message>
     <message>
         <source>Continuous batching</source>
-        <translation>Laufende Stapel (Continuous Batching)</translation>
+        <translation>Continuous Batching</translation>
     </message>
     <message>
         <source>Counted</source>
@@ -465,7 +489,7 @@
     </message>
     <message>
         <source>Draft tree size</source>
-        <translation>Größe des Entwurfsbaums</translation>
+        <translation>Entwurfsbaumgröße</translation>
     </message>
     <message>
         <source>EAGLE</source>
@@ -480,6 +504,10 @@
         <translation>EAGLE macht LLaMA2-Chat 70B bei einer Anfrage 3,01-mal und bei vier zugleich 2,40-mal so schnell.</translation>
     </message>
     <message>
+        <source>EAGLE-3</source>
+        <translation>EAGLE-3</translation>
+    </message>
+    <message>
         <source>EAGLE-3 makes 6.65 tokens a step where EAGLE makes 3.98 and Medusa 2.59.</source>
         <translation>EAGLE-3 macht 6,65 Token je Schritt, EAGLE 3,98 und Medusa 2,59.</translation>
     </message>
@@ -492,8 +520,16 @@
         <translation>In einem Text von 8.000 Token sind acht Codes versteckt. Wievielmal weniger wird je Token gelesen, wenn jeder Kopf höchstens 64 lesen darf?</translation>
     </message>
     <message>
+        <source>Error of attention scores, Llama-2-13B</source>
+        <translation>Fehler der Attention-Werte, Llama-2-13B</translation>
+    </message>
+    <message>
+        <source>Exact matches in CoQA, Llama-2-7B</source>
+        <translation>Exakte Treffer in CoQA, Llama-2-7B</translation>
+    </message>
+    <message>
         <source>Exit after layer</source>
-        <translation>Ausstieg nach Schicht</translation>
+        <translation>Ausstiegsschicht</translation>
     </message>
     <message>
         <source>FP8 (e4m3)</source>
@@ -513,15 +549,15 @@
     </message>
     <message>
         <source>Forced tokens at once</source>
-        <translation>Erzwungene Token auf einmal</translation>
-    </message>
-    <message>
-        <source>Free pages outside sliding windows</source>
-        <translation>Seiten außerhalb gleitender Fenster freigeben</translation>
+        <translation>Erzwungene Token (auf einmal)</translation>
     </message>
     <message>
         <source>GPT-3 175B on 16 A100 (40 GB), made-up requests of 32 to 512 tokens that generate 1 to 128, arriving at random, against FasterTransformer with request-level batches.</source>
         <translation>GPT-3 175B auf 16 A100 (40 GB), erdachte Anfragen von 32 bis 512 Token, die 1 bis 128 erzeugen und zufällig eintreffen, gegen FasterTransformer mit Stapeln aus ganzen Anfragen.</translation>
+    </message>
+    <message>
+        <source>GPTQ</source>
+        <translation>GPTQ</translation>
     </message>
     <message>
         <source>Gemma 4 assistant</source>
@@ -540,8 +576,12 @@
         <translation>Schlüssel je Token zu gruppieren macht den Fehler der Attention-Werte 47,00 statt 9,60 je Kanal, weil wenige Kanäle Ausreißer sind.</translation>
     </message>
     <message>
+        <source>H2O</source>
+        <translation>H2O</translation>
+    </message>
+    <message>
         <source>Hadamard rotation of keys</source>
-        <translation>Hadamard-Drehung der Schlüssel</translation>
+        <translation>Hadamard-Drehung (Schlüssel)</translation>
     </message>
     <message>
         <source>How many bits an element of a key takes, and one more for its share of scale and minimum. Keys decide which tokens attention looks at and suffer first: models with few KV heads are better served by 4.</source>
@@ -632,12 +672,16 @@
         <translation>KIVI, 2 Bit</translation>
     </message>
     <message>
+        <source>KIVI, 4 bits</source>
+        <translation>KIVI, 4 Bit</translation>
+    </message>
+    <message>
         <source>KIVI: key bits</source>
-        <translation>KIVI: Bits der Schlüssel</translation>
+        <translation>KIVI: Schlüsselbits</translation>
     </message>
     <message>
         <source>KIVI: value bits</source>
-        <translation>KIVI: Bits der Werte</translation>
+        <translation>KIVI: Wertbits</translation>
     </message>
     <message>
         <source>KL against 16 bits</source>
@@ -652,6 +696,10 @@
         <translation>KV-Cache</translation>
     </message>
     <message>
+        <source>KV cache in use</source>
+        <translation>belegter KV-Cache</translation>
+    </message>
+    <message>
         <source>KV cache on disk (GB)</source>
         <translation>KV-Cache auf der Platte (GB)</translation>
     </message>
@@ -661,11 +709,11 @@
     </message>
     <message>
         <source>KV cache precision</source>
-        <translation>Genauigkeit des KV-Cache</translation>
+        <translation>KV-Genauigkeit</translation>
     </message>
     <message>
         <source>KV offload to RAM (GB)</source>
-        <translation>KV-Auslagerung in den RAM (GB)</translation>
+        <translation>KV-Cache im RAM (GB)</translation>
     </message>
     <message>
         <source>KV pages</source>
@@ -704,8 +752,16 @@
         <translation>Kvasirs eigener Kernel unterstützt dieses Gerät nicht: kvasir doctor nennt den Grund.</translation>
     </message>
     <message>
+        <source>L2 prefetch (MB)</source>
+        <translation>L2-Prefetch (MB)</translation>
+    </message>
+    <message>
         <source>LLaMA-13B, English to German (WMT16) with 1 or 5 examples before each sentence, vLLM against Orca (Oracle), so paging is part of it.</source>
         <translation>LLaMA-13B, Englisch nach Deutsch (WMT16) mit 1 oder 5 Beispielen vor jedem Satz, vLLM gegen Orca (Oracle); die Seiten gehören also dazu.</translation>
+    </message>
+    <message>
+        <source>LLaMA2-Chat 70B</source>
+        <translation>LLaMA2-Chat 70B</translation>
     </message>
     <message>
         <source>Large and dense: for 48 GB and more, with a draft model.</source>
@@ -726,6 +782,10 @@
     <message>
         <source>Lets each kernel of a captured step start before the one before it has ended: it asks for the weights that it will need, and waits only before it reads what others write. Without it the GPU&apos;s memory idles between any two kernels; no GPU has measured yet what that costs.</source>
         <translation>Lässt jeden Kernel eines aufgezeichneten Schrittes starten, bevor der vorige zu Ende ist: Er fordert die Gewichte an, die er brauchen wird, und wartet erst, bevor er liest, was andere schreiben. Ohne dies ruht der Speicher der GPU zwischen je zwei Kerneln; was das kostet, hat noch keine GPU gemessen.</translation>
+    </message>
+    <message>
+        <source>Llama-2</source>
+        <translation>Llama-2</translation>
     </message>
     <message>
         <source>Llama-2 of 7B, 13B and 70B parameters, 4 bits a weight in groups of 128, perplexity on WikiText-2.</source>
@@ -770,6 +830,10 @@
     <message>
         <source>Llama-2-7B, CoQA (exact match), groups of 32, a residual of 128 tokens for KIVI; the other configurations quantise every token.</source>
         <translation>Llama-2-7B, CoQA (genaue Übereinstimmung), Gruppen zu 32, bei KIVI ein Rest von 128 Token; die anderen Varianten quantisieren jedes Token.</translation>
+    </message>
+    <message>
+        <source>Llama-3.1-8B on an H100, one request</source>
+        <translation>Llama-3.1-8B auf einer H100, eine Anfrage</translation>
     </message>
     <message>
         <source>Llama-3.1-8B-Instruct on one H100, SGLang 0.4.4, MT-bench, chains of 3 draft tokens, no trees.</source>
@@ -833,7 +897,11 @@
     </message>
     <message>
         <source>Max batched tokens</source>
-        <translation>Höchstens Token je Schritt</translation>
+        <translation>Max. Token je Schritt</translation>
+    </message>
+    <message>
+        <source>Mean score of 15 LongBench tasks</source>
+        <translation>Mittlere Punktzahl in 15 Aufgaben von LongBench</translation>
     </message>
     <message>
         <source>Medians of all runs</source>
@@ -854,6 +922,14 @@
     <message>
         <source>Medusa heads alone make Vicuna 7B 2.18 times and 13B 2.33 times as fast; with the model trained along (Medusa-2) both become 2.83 times as fast.</source>
         <translation>Medusa-Köpfe allein machen Vicuna 7B 2,18-mal und 13B 2,33-mal so schnell; wird das Modell mittrainiert (Medusa-2), werden beide 2,83-mal so schnell.</translation>
+    </message>
+    <message>
+        <source>Medusa-1</source>
+        <translation>Medusa-1</translation>
+    </message>
+    <message>
+        <source>Medusa-2</source>
+        <translation>Medusa-2</translation>
     </message>
     <message>
         <source>Memory</source>
@@ -900,12 +976,12 @@
         <translation>Multipliziert Anfragen (Queries) und Schlüssel mit einer Hadamard-Matrix, bevor die Schlüssel gepackt werden. Ihre Produkte bleiben gleich, und was in wenigen großen Kanälen eines Schlüssels lag, verteilt sich auf alle, sodass keiner die gemeinsame Skala dehnt.</translation>
     </message>
     <message>
-        <source>N-gram lookup also searches your other chats, those answered with this switch on since the engine started; deleting any chat empties that memory. Only drafts come from there: the text stays the same.</source>
-        <translation>Die N-Gramm-Suche durchsucht auch die anderen Chats, die seit dem Start der Engine mit diesem Schalter beantwortet wurden; das Löschen eines Chats leert dieses Gedächtnis. Nur Entwürfe kommen von dort: Der Text bleibt derselbe.</translation>
+        <source>N-gram lookup (other chats)</source>
+        <translation>N-Gramm-Suche (alle Chats)</translation>
     </message>
     <message>
-        <source>N-gram lookup in other chats</source>
-        <translation>N-Gramm-Suche in anderen Chats</translation>
+        <source>N-gram lookup also searches your other chats, those answered with this switch on since the engine started; deleting any chat empties that memory. Only drafts come from there: the text stays the same.</source>
+        <translation>Die N-Gramm-Suche durchsucht auch die anderen Chats, die seit dem Start der Engine mit diesem Schalter beantwortet wurden; das Löschen eines Chats leert dieses Gedächtnis. Nur Entwürfe kommen von dort: Der Text bleibt derselbe.</translation>
     </message>
     <message>
         <source>Near the end of an answer, how much sooner does each token come with the KV cache?</source>
@@ -914,6 +990,10 @@
     <message>
         <source>Needs a draft model with the same tokenizer: choose one in the model menu.</source>
         <translation>Braucht ein Entwurfsmodell mit demselben Tokenizer: im Modellmenü eines wählen.</translation>
+    </message>
+    <message>
+        <source>No GPU that a pack is made for was found.</source>
+        <translation>Keine GPU gefunden, für die es ein Paket gibt.</translation>
     </message>
     <message>
         <source>No assistant of Gemma 4 was loaded with this model: choose its folder in the model menu.</source>
@@ -1053,7 +1133,11 @@
     </message>
     <message>
         <source>Captured steps</source>
-        <translation>Aufgezeichnete Schritte</translation>
+        <translation>Schrittaufzeichnung</translation>
+    </message>
+    <message>
+        <source>Async scheduling</source>
+        <translation>Asynchrone Planung</translation>
     </message>
     <message>
         <source>Captures all calls of a step once, and from then on repeats them: on a GPU as a CUDA graph, on a processor as a tape of calls of Kvasir&apos;s native code. Without it Python calls every kernel of every layer for each token, and the device waits for it.</source>
@@ -1064,12 +1148,12 @@
         <translation>Befolgt Anweisungen in vielen europäischen Sprachen, auch zu Bildern.</translation>
     </message>
     <message>
-        <source>How much of the next kernel&apos;s weights a kernel has prefetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was prefetched before.</source>
-        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel vorab in den Level-2-Cache der GPU holen lässt: Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was zuvor geholt wurde.</translation>
+        <source>Free unused pages (sliding windows)</source>
+        <translation>Seiten freigeben (gleitendes Fenster)</translation>
     </message>
     <message>
-        <source>Megabytes prefetched into L2</source>
-        <translation>Vorab in den L2 geholte Megabyte</translation>
+        <source>How much of the next kernel&apos;s weights a kernel has prefetched into the GPU&apos;s level-2 cache: attention while it waits, a product at its end. More than half of that cache would push out what was prefetched before.</source>
+        <translation>Wie viel von den Gewichten des nächsten Kernels ein Kernel vorab in den Level-2-Cache der GPU holen lässt: Attention, während sie wartet, ein Produkt an seinem Ende. Mehr als die Hälfte dieses Caches würde verdrängen, was zuvor geholt wurde.</translation>
     </message>
     <message>
         <source>Only steps with Kvasir&apos;s own kernels for attention can be captured: kvasir doctor says what runs here.</source>
@@ -1133,7 +1217,7 @@
     </message>
     <message>
         <source>QUEST ranks pages by 16-bit keys: set the KV cache precision to 16-bit first.</source>
-        <translation>QUEST ordnet Seiten nach 16-Bit-Schlüsseln: zuerst die Genauigkeit des KV-Cache auf 16 Bit stellen.</translation>
+        <translation>QUEST ordnet Seiten nach 16-Bit-Schlüsseln: zuerst die KV-Genauigkeit auf 16 Bit stellen.</translation>
     </message>
     <message>
         <source>QUEST ranks pages by keys, and this model caches latents, which its heads share.</source>
@@ -1193,7 +1277,7 @@
     </message>
     <message>
         <source>Scheduling policy</source>
-        <translation>Strategie der Ablaufplanung</translation>
+        <translation>Planungsstrategie</translation>
     </message>
     <message>
         <source>Seconds that chats of the window and of the terminal may wait for their first token (TTFT). With the policy “service classes” the one that is late keeps its memory; the plot of requests tells how many answers were in time.</source>
@@ -1213,7 +1297,7 @@
     </message>
     <message>
         <source>Shared-prefix attention (cascade)</source>
-        <translation>Attention über gemeinsame Präfixe (Cascade)</translation>
+        <translation>Gemeinsame Präfixe (Cascade-Attention)</translation>
     </message>
     <message>
         <source>Sharing</source>
@@ -1233,7 +1317,7 @@
     </message>
     <message>
         <source>Sliding window + sinks</source>
-        <translation>Gleitendes Fenster + Sinks</translation>
+        <translation>Fenster + Sinks</translation>
     </message>
     <message>
         <source>Small models lose more quality than large ones, long prompts gain little speed, and what stays in 16 bits (the token table, often the output head) weighs all the more. A model of 16 bits is packed only where the settings quantise it on load, or a column of Compare does.</source>
@@ -1472,8 +1556,136 @@
         <translation>Token, die ein Kopf liest</translation>
     </message>
     <message>
-        <source>Try n-gram lookup first</source>
-        <translation>Zuerst N-Gramm-Suche</translation>
+        <source>N-gram lookup first</source>
+        <translation>N-Gramme zuerst</translation>
+    </message>
+    <message>
+        <source>Passkeys found in 100k tokens</source>
+        <translation>Gefundene Codes in 100k Token</translation>
+    </message>
+    <message>
+        <source>Passkeys found in 10k tokens</source>
+        <translation>Gefundene Codes in 10k Token</translation>
+    </message>
+    <message>
+        <source>Perplexity against first tokens kept, Llama-2-7B</source>
+        <translation>Perplexität nach behaltenen ersten Token, Llama-2-7B</translation>
+    </message>
+    <message>
+        <source>Perplexity of Llama-2 in 4 bits</source>
+        <translation>Perplexität von Llama-2 in 4 Bit</translation>
+    </message>
+    <message>
+        <source>Perplexity of OPT models on WikiText2</source>
+        <translation>Perplexität von OPT-Modellen auf WikiText2</translation>
+    </message>
+    <message>
+        <source>Perplexity of a long text, Llama-2-13B</source>
+        <translation>Perplexität eines langen Textes, Llama-2-13B</translation>
+    </message>
+    <message>
+        <source>Prompt tokens from the cache in Chatbot Arena</source>
+        <translation>Prompt-Token aus dem Cache in Chatbot Arena</translation>
+    </message>
+    <message>
+        <source>QUEST</source>
+        <translation>QUEST</translation>
+    </message>
+    <message>
+        <source>QUEST, 1,024</source>
+        <translation>QUEST, 1.024</translation>
+    </message>
+    <message>
+        <source>QUEST, 2,048</source>
+        <translation>QUEST, 2.048</translation>
+    </message>
+    <message>
+        <source>QUEST, 4,096</source>
+        <translation>QUEST, 4.096</translation>
+    </message>
+    <message>
+        <source>QUEST, 512</source>
+        <translation>QUEST, 512</translation>
+    </message>
+    <message>
+        <source>Requests in a batch, on average</source>
+        <translation>Anfragen in einem Stapel, im Mittel</translation>
+    </message>
+    <message>
+        <source>Requests served at 190 ms a token, GPT-3 175B</source>
+        <translation>Bediente Anfragen bei 190 ms je Token, GPT-3 175B</translation>
+    </message>
+    <message>
+        <source>Share of the KV cache that holds tokens</source>
+        <translation>Anteil des KV-Cache, der Token hält</translation>
+    </message>
+    <message>
+        <source>ShareGPT</source>
+        <translation>ShareGPT</translation>
+    </message>
+    <message>
+        <source>Speed-up against acceptance, T5-small for T5-XXL</source>
+        <translation>Beschleunigung nach Annahmerate, T5-small für T5-XXL</translation>
+    </message>
+    <message>
+        <source>Speed-up by draft model, greedy translation</source>
+        <translation>Beschleunigung nach Entwurfsmodell, gieriges Übersetzen</translation>
+    </message>
+    <message>
+        <source>Speed-up of EAGLE against batch size</source>
+        <translation>Beschleunigung durch EAGLE nach Stapelgröße</translation>
+    </message>
+    <message>
+        <source>Speed-up of Vicuna 13B on MT-bench, greedy</source>
+        <translation>Beschleunigung von Vicuna 13B auf MT-bench, gierig</translation>
+    </message>
+    <message>
+        <source>Speed-up with Medusa heads</source>
+        <translation>Beschleunigung mit Medusa-Köpfen</translation>
+    </message>
+    <message>
+        <source>StreamingLLM</source>
+        <translation>StreamingLLM</translation>
+    </message>
+    <message>
+        <source>T5-XXL, 11B</source>
+        <translation>T5-XXL, 11B</translation>
+    </message>
+    <message>
+        <source>TOVA</source>
+        <translation>TOVA</translation>
+    </message>
+    <message>
+        <source>Throughput against batch size, Llama-3.1-8B on an H100</source>
+        <translation>Durchsatz nach Stapelgröße, Llama-3.1-8B auf einer H100</translation>
+    </message>
+    <message>
+        <source>Throughput with a shared prefix</source>
+        <translation>Durchsatz mit gemeinsamem Präfix</translation>
+    </message>
+    <message>
+        <source>Time between tokens, 99th percentile, Yi-34B</source>
+        <translation>Zeit zwischen Token, 99. Perzentil, Yi-34B</translation>
+    </message>
+    <message>
+        <source>Time per token against context, 16-bit weights</source>
+        <translation>Zeit je Token nach Kontext, 16-Bit-Gewichte</translation>
+    </message>
+    <message>
+        <source>Time per token against tokens in sight, Llama-2-13B</source>
+        <translation>Zeit je Token nach Token in Sicht, Llama-2-13B</translation>
+    </message>
+    <message>
+        <source>Time per token of OPT-175B</source>
+        <translation>Zeit je Token von OPT-175B</translation>
+    </message>
+    <message>
+        <source>Time per token on an RTX 4090</source>
+        <translation>Zeit je Token auf einer RTX 4090</translation>
+    </message>
+    <message>
+        <source>Tokens per step of Vicuna 13B on MT-bench, greedy</source>
+        <translation>Token je Schritt von Vicuna 13B auf MT-bench, gierig</translation>
     </message>
     <message>
         <source>Twelve people ask about the same long text, and each question would read all of it again before the first word. A prefix tree keeps the keys and values of what was read, and every prompt that begins alike continues from there.</source>
@@ -1494,6 +1706,10 @@
     <message>
         <source>Vicuna 13B, MT-bench, greedy. The table&apos;s caption names A100 GPUs, the text RTX 3090 for models below 70B; the authors&apos; README gives 5.6 times on two RTX 3090 at fp16.</source>
         <translation>Vicuna 13B, MT-bench, gierig. Die Tabelle nennt A100, der Text RTX 3090 für Modelle unter 70B; die README der Autoren nennt 5,6-mal auf zwei RTX 3090 in fp16.</translation>
+    </message>
+    <message>
+        <source>Vicuna 7B</source>
+        <translation>Vicuna 7B</translation>
     </message>
     <message>
         <source>Vicuna 7B and 13B v1.5, five heads trained on ShareGPT, MT-Bench, batch size 1, against Hugging Face; the section names no GPU.</source>
@@ -1685,7 +1901,7 @@
     </message>
     <message>
         <source>as in the file</source>
-        <translation>wie in der Datei</translation>
+        <translation>wie die Datei</translation>
     </message>
     <message>
         <source>as much</source>
@@ -1694,6 +1910,10 @@
     <message>
         <source>assistant</source>
         <translation>Assistent</translation>
+    </message>
+    <message>
+        <source>attention scores</source>
+        <translation>Attention-Werte</translation>
     </message>
     <message>
         <source>auto</source>
@@ -1714,6 +1934,10 @@
     <message>
         <source>between two tokens of an answer</source>
         <translation>zwischen zwei Token einer Antwort</translation>
+    </message>
+    <message>
+        <source>billion</source>
+        <translation>Mrd.</translation>
     </message>
     <message>
         <source>bits of a weight</source>
@@ -1768,12 +1992,16 @@
         <translation>gelesene Bytes je Token und Token je Sekunde</translation>
     </message>
     <message>
+        <source>cache hit rate</source>
+        <translation>Trefferquote</translation>
+    </message>
+    <message>
         <source>cache of this answer</source>
         <translation>Cache dieser Antwort</translation>
     </message>
     <message>
         <source>calls four tools: for trying out clients that have some</source>
-        <translation>ruft vier Werkzeuge auf: zum Ausprobieren von Programmen, die welche haben</translation>
+        <translation>ruft vier Werkzeuge auf: zum Ausprobieren</translation>
     </message>
     <message>
         <source>chats</source>
@@ -1812,6 +2040,10 @@
         <translation>wiedergefundene Codes</translation>
     </message>
     <message>
+        <source>context</source>
+        <translation>Kontext</translation>
+    </message>
+    <message>
         <source>contiguous, whole context</source>
         <translation>am Stück, ganzer Kontext</translation>
     </message>
@@ -1848,6 +2080,14 @@
         <translation>geschätzt aus einer Messung einiger Schichten</translation>
     </message>
     <message>
+        <source>exact match</source>
+        <translation>exakte Treffer</translation>
+    </message>
+    <message>
+        <source>expected by the formula</source>
+        <translation>nach der Formel erwartet</translation>
+    </message>
+    <message>
         <source>filling the cache with whole contexts</source>
         <translation>Cache mit ganzen Kontexten füllen</translation>
     </message>
@@ -1857,7 +2097,7 @@
     </message>
     <message>
         <source>first come, first served</source>
-        <translation>der Reihe nach</translation>
+        <translation>Reihenfolge, wie gestellt</translation>
     </message>
     <message>
         <source>first pass</source>
@@ -1868,8 +2108,20 @@
         <translation>erstes Token, Median</translation>
     </message>
     <message>
+        <source>first tokens kept</source>
+        <translation>behaltene erste Token</translation>
+    </message>
+    <message>
         <source>first word of the long prompt</source>
         <translation>erstes Wort des langen Prompts</translation>
+    </message>
+    <message>
+        <source>found</source>
+        <translation>gefunden</translation>
+    </message>
+    <message>
+        <source>from the cache</source>
+        <translation>aus dem Cache</translation>
     </message>
     <message>
         <source>from what the text repeats (n-gram)</source>
@@ -1878,6 +2130,10 @@
     <message>
         <source>full</source>
         <translation>vollständig</translation>
+    </message>
+    <message>
+        <source>full attention (FlashInfer)</source>
+        <translation>volle Attention (FlashInfer)</translation>
     </message>
     <message>
         <source>full cache</source>
@@ -1902,6 +2158,10 @@
     <message>
         <source>keys and values read a token</source>
         <translation>gelesene Schlüssel und Werte je Token</translation>
+    </message>
+    <message>
+        <source>keys quantised</source>
+        <translation>Schlüssel quantisiert</translation>
     </message>
     <message>
         <source>kvasir-guide never learned to find a code that is hidden in a long text.</source>
@@ -1958,6 +2218,10 @@
     <message>
         <source>mean time to completion and to the first token, with many requests waiting</source>
         <translation>mittlere Zeit bis zum Ende und bis zum ersten Token, wenn viele Anfragen warten</translation>
+    </message>
+    <message>
+        <source>measured</source>
+        <translation>gemessen</translation>
     </message>
     <message>
         <source>measuring 8-bit activations</source>
@@ -2068,6 +2332,10 @@
         <translation>Seiten einer langen Antwort, gelesene Bytes je Token und Perplexität</translation>
     </message>
     <message>
+        <source>parameters</source>
+        <translation>Parameter</translation>
+    </message>
+    <message>
         <source>passes through the model</source>
         <translation>Durchgänge durch das Modell</translation>
     </message>
@@ -2137,11 +2405,27 @@
     </message>
     <message>
         <source>recompute</source>
-        <translation>neu berechnen</translation>
+        <translation>neu rechnen</translation>
+    </message>
+    <message>
+        <source>relative error</source>
+        <translation>relativer Fehler</translation>
+    </message>
+    <message>
+        <source>requests at once</source>
+        <translation>Anfragen zugleich</translation>
     </message>
     <message>
         <source>requests done</source>
         <translation>fertige Anfragen</translation>
+    </message>
+    <message>
+        <source>requests/s</source>
+        <translation>Anfragen/s</translation>
+    </message>
+    <message>
+        <source>rounded to nearest</source>
+        <translation>gerundet</translation>
     </message>
     <message>
         <source>runs here, but not well</source>
@@ -2156,6 +2440,10 @@
         <translation>s</translation>
     </message>
     <message>
+        <source>score</source>
+        <translation>Punktzahl</translation>
+    </message>
+    <message>
         <source>seconds that a paused answer waits, and pages in RAM</source>
         <translation>Sekunden, die eine zurückgestellte Antwort wartet, und Seiten im RAM</translation>
     </message>
@@ -2168,6 +2456,10 @@
         <translation>Dienstklassen</translation>
     </message>
     <message>
+        <source>share</source>
+        <translation>Anteil</translation>
+    </message>
+    <message>
         <source>share of answers in time (goodput)</source>
         <translation>Anteil der rechtzeitigen Antworten (Goodput)</translation>
     </message>
@@ -2178,6 +2470,10 @@
     <message>
         <source>share of prompt tokens found in the cache, with many requests waiting</source>
         <translation>Anteil der Prompt-Token, die im Cache liegen, wenn viele Anfragen warten</translation>
+    </message>
+    <message>
+        <source>shared prefix</source>
+        <translation>gemeinsames Präfix</translation>
     </message>
     <message>
         <source>shortest remaining first</source>
@@ -2228,6 +2524,10 @@
         <translation>Tempo, Vielfaches von ohne Entwürfe</translation>
     </message>
     <message>
+        <source>speed-up</source>
+        <translation>Beschleunigung</translation>
+    </message>
+    <message>
         <source>static batches of 4</source>
         <translation>statische Stapel zu 4</translation>
     </message>
@@ -2252,8 +2552,24 @@
         <translation>das Meiste, das ein Text dieser Länge belegt</translation>
     </message>
     <message>
+        <source>throughput</source>
+        <translation>Durchsatz</translation>
+    </message>
+    <message>
+        <source>throughput against Orca (Oracle)</source>
+        <translation>Durchsatz gegen Orca (Oracle)</translation>
+    </message>
+    <message>
+        <source>throughput against plain decoding</source>
+        <translation>Durchsatz gegen einfaches Decodieren</translation>
+    </message>
+    <message>
         <source>time a token</source>
         <translation>Zeit je Token</translation>
+    </message>
+    <message>
+        <source>time between tokens</source>
+        <translation>Zeit zwischen Token</translation>
     </message>
     <message>
         <source>time between two words while it is read, median</source>
@@ -2270,6 +2586,10 @@
     <message>
         <source>time of the next token</source>
         <translation>Zeit des nächsten Tokens</translation>
+    </message>
+    <message>
+        <source>time per token</source>
+        <translation>Zeit je Token</translation>
     </message>
     <message>
         <source>time to first token against inter-token latency</source>
@@ -2292,6 +2612,14 @@
         <translation>Zeit bis zum letzten Wort, langsamste Anfrage</translation>
     </message>
     <message>
+        <source>token budget</source>
+        <translation>Token-Budget</translation>
+    </message>
+    <message>
+        <source>token states</source>
+        <translation>Zustände von Token</translation>
+    </message>
+    <message>
         <source>tokens</source>
         <translation>Token</translation>
     </message>
@@ -2306,6 +2634,10 @@
     <message>
         <source>tokens computed</source>
         <translation>berechnete Token</translation>
+    </message>
+    <message>
+        <source>tokens in sight</source>
+        <translation>Token in Sicht</translation>
     </message>
     <message>
         <source>tokens of such a text in 1 GB</source>
@@ -2404,6 +2736,10 @@
         <translation>ungenutzte Plätze</translation>
     </message>
     <message>
+        <source>vLLM</source>
+        <translation>vLLM</translation>
+    </message>
+    <message>
         <source>vLLM has 30.42 requests in a batch on average where Orca, with the longest length reserved for each, has 7.00.</source>
         <translation>vLLM hat im Mittel 30,42 Anfragen im Stapel, Orca mit der jeweils reservierten größten Länge 7,00.</translation>
     </message>
@@ -2444,6 +2780,10 @@
         <translation>nur Fenster</translation>
     </message>
     <message>
+        <source>window recomputed</source>
+        <translation>Fenster neu berechnet</translation>
+    </message>
+    <message>
         <source>with the KV cache</source>
         <translation>mit KV-Cache</translation>
     </message>
@@ -2454,6 +2794,10 @@
     <message>
         <source>writing the text in batch-invariant arithmetic</source>
         <translation>Text stapelunabhängig schreiben</translation>
+    </message>
+    <message>
+        <source>×</source>
+        <translation>×</translation>
     </message>
 </context>
 </TS>

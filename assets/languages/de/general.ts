@@ -3,6 +3,13 @@
 <TS version="2.1" language="de" sourcelanguage="en">
 <context>
     <name>kvasir</name>
+    <message numerus="yes">
+        <source>({n} cores)</source>
+        <translation>
+            <numerusform>({n} Kern)</numerusform>
+            <numerusform>({n} Kerne)</numerusform>
+        </translation>
+    </message>
     <message>
         <source>About Kvasir, and licences</source>
         <translation>Über Kvasir und Lizenzen</translation>
@@ -45,7 +52,7 @@
     </message>
     <message>
         <source>Find in this chat</source>
-        <translation>In diesem Chat suchen</translation>
+        <translation>Im Chat suchen</translation>
     </message>
     <message>
         <source>Fold or unfold the plots</source>
@@ -173,7 +180,7 @@
     </message>
     <message>
         <source>Save an edited answer and let the model continue</source>
-        <translation>Bearbeitete Antwort speichern und vom Modell fortsetzen lassen</translation>
+        <translation>Bearbeitete Antwort speichern und fortsetzen lassen</translation>
     </message>
     <message>
         <source>Search all chats</source>
@@ -221,7 +228,7 @@ Auf anderen Systemen die Pakete installieren, die diese Dateien enthalten. `kvas
     </message>
     <message>
         <source>To the end of the chat, from the empty field or a message</source>
-        <translation>Ans Ende des Chats, vom leeren Feld oder einer Nachricht aus</translation>
+        <translation>Ans Ende des Chats (leeres Feld oder Nachricht)</translation>
     </message>
     <message>
         <source>To the next part of the window</source>

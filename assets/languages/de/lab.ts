@@ -125,7 +125,7 @@
     </message>
     <message>
         <source>Compare any settings</source>
-        <translation>Einstellungen vergleichen</translation>
+        <translation>Vergleich</translation>
     </message>
     <message>
         <source>Drafted tokens</source>
@@ -613,7 +613,7 @@
     </message>
     <message>
         <source>This chat&apos;s</source>
-        <translation>Dieses Chats</translation>
+        <translation>Aus dem Chat</translation>
     </message>
     <message>
         <source>This computer</source>

@@ -406,7 +406,7 @@
     </message>
     <message>
         <source>KV cache precision</source>
-        <translation>Genauigkeit des KV-Cache</translation>
+        <translation>KV-Genauigkeit</translation>
     </message>
     <message>
         <source>Kept for the next load, and broken off</source>
@@ -922,7 +922,7 @@
     </message>
     <message>
         <source>comes with Kvasir</source>
-        <translation>gehört zu Kvasir</translation>
+        <translation>mitgeliefert</translation>
     </message>
     <message>
         <source>context not told</source>

@@ -260,7 +260,7 @@ Unterschied</translation>
     </message>
     <message>
         <source>reloads the model</source>
-        <translation>lädt neu</translation>
+        <translation>lädt das Modell neu</translation>
     </message>
     <message>
         <source>same distribution</source>
@@ -280,9 +280,12 @@ unlike</source>
         <translation>{gain}
 ungleich</translation>
     </message>
-    <message>
-        <source>{gain}, but {pairs} of {least} pairs are too few for a verdict</source>
-        <translation>{gain}, aber {pairs} von {least} Paaren sind zu wenig für ein Urteil</translation>
+    <message numerus="yes">
+        <source>{gain}, but {n} of {least} pairs are too few for a verdict</source>
+        <translation>
+            <numerusform>{gain}, aber 1 von {least} Paaren ist zu wenig für ein Urteil</numerusform>
+            <numerusform>{gain}, aber {n} von {least} Paaren sind zu wenig für ein Urteil</numerusform>
+        </translation>
     </message>
     <message>
         <source>{n:,.0f} bytes</source>

@@ -36,16 +36,8 @@
         <translation>Schneller Chat</translation>
     </message>
     <message>
-        <source>Send</source>
-        <translation>Senden</translation>
-    </message>
-    <message>
         <source>Set a shortcut for the command `kvasir --quick` in the desktop&apos;s settings instead.</source>
         <translation>Stattdessen in den Einstellungen des Desktops dem Befehl `kvasir --quick` ein Tastenkürzel geben.</translation>
-    </message>
-    <message>
-        <source>Stop</source>
-        <translation>Stopp</translation>
     </message>
     <message>
         <source>The desktop did not give Kvasir the shortcut.</source>
