@@ -29,16 +29,16 @@ typedef struct {
     Layout key_layout, value_layout;
 } Source;
 
-/* Up to six queries, from place ``at`` on: their keys [first, stop), and the largest score and the sum of weights of the part
- * at hand, and of all before it. */
+/* Up to six queries, from place ``at`` on: their keys [first, stop), and the largest score and the sum of weights of the
+ * part at hand, and of all before it. */
 typedef struct {
     int64_t at, count, first[QUERIES], stop[QUERIES], begin, end; /* begin, end: of keys that any of them sees */
     const int64_t *tree[QUERIES]; /* see Attend; NULL: all of them */
     float top[QUERIES], total[QUERIES], tops[QUERIES], totals[QUERIES];
 } Lot;
 
-/* What a task keeps: q [count, words] and, of the part at hand and of those before, sums [count, v_width] of its queries; keys
- * [words, BLOCK] and values [BLOCK, v_width] of a block; a page's keys. */
+/* What a task keeps: q [count, words] and, of the part at hand and of those before, sums [count, v_width] of its queries;
+ * keys [words, BLOCK] and values [BLOCK, v_width] of a block; a page's keys. */
 typedef struct {
     int64_t count, lots;
     Lot *lot;
@@ -152,8 +152,9 @@ INLINE void attend_block(const int queries, const Attend *a, const Held *held, L
     int64_t d = 0;
     for (; d + panel <= a->v_width; d += panel)
         gather_span(queries, span, values + d, a->v_width, weights, end - begin, kept, sums + d);
-    for (; d < a->v_width; d += 32) /* as many as widths are multiples of */
-        gather_span(queries, 32 / LANES < span ? 32 / LANES : span, values + d, a->v_width, weights, end - begin, kept, sums + d);
+    const int rest = 32 / LANES < span ? 32 / LANES : span; /* widths are multiples of 32 */
+    for (; d < a->v_width; d += 32)
+        gather_span(queries, rest, values + d, a->v_width, weights, end - begin, kept, sums + d);
 }
 
 static void attend_lot(const Attend *a, const Held *held, Lot *lot, int64_t block) {
@@ -204,7 +205,8 @@ static void see(const Held *held, int64_t block, uint8_t seen[BLOCK]) {
     for (int64_t i = 0; i < held->lots; i++) {
         const Lot *lot = held->lot + i;
         for (int r = 0; r < lot->count; r++) {
-            const int64_t begin = lot->first[r] > block ? lot->first[r] - block : 0, end = smaller(lot->stop[r] - block, BLOCK);
+            const int64_t begin = lot->first[r] > block ? lot->first[r] - block : 0;
+            const int64_t end = smaller(lot->stop[r] - block, BLOCK);
             if (begin < end) memset(seen + begin, 1, end - begin);
             if (end - begin == BLOCK) return;
         }
@@ -233,7 +235,8 @@ static void read_block(const Source *s, const Held *held, const int32_t *pages, 
         if (next * PAGE < last) fetch_page(&s->keys, pages[next], kv_head), fetch_page(&s->values, pages[next], kv_head);
         for (int j = 0; j < PAGE; j++)
             if (seen[i + j]) {
-                keys[j] = a->kind == PLAIN ? (const float *)plain_at(&s->keys, pages[page], j, kv_head) : held->numbers + j * words;
+                keys[j] = held->numbers + j * words;
+                if (a->kind == PLAIN) keys[j] = (const float *)plain_at(&s->keys, pages[page], j, kv_head);
             } else {
                 keys[j] = nothing;
                 memset(values + j * a->v_width, 0, a->v_width * sizeof(float));
@@ -250,7 +253,8 @@ static void read_block(const Source *s, const Held *held, const int32_t *pages, 
 INLINE Held hold(const Attend *a, int64_t queries) {
     const int64_t lots = (queries + QUERIES - 1) / QUERIES, words = key_words(a), width = a->v_width;
     Held held = {.count = queries, .lots = lots};
-    held.q = scratch((queries * (words + 2 * width) + BLOCK * (words + width) + PAGE * words) * sizeof(float) + lots * sizeof(Lot));
+    const int64_t floats = queries * (words + 2 * width) + BLOCK * (words + width) + PAGE * words;
+    held.q = scratch(floats * sizeof(float) + lots * sizeof(Lot));
     if (!held.q) return held;
     held.sums = held.q + queries * words;
     held.merged = held.sums + queries * width;
@@ -477,7 +481,8 @@ static Task *list_tasks(const Attend *a, const Rows *rows, int64_t size, Task *n
     do {
         for (int64_t head = 0; head < a->kv_heads; head++)
             for (int64_t i = 0; i < cuts; i++)
-                *next++ = (Task){rows->row, queries * i / cuts, queries * (i + 1) / cuts, head, part, part + step, is_few(rows)};
+                *next++ = (Task){rows->row, queries * i / cuts, queries * (i + 1) / cuts, head, part, part + step,
+                                 is_few(rows)};
     } while ((part += step) < rows->stop);
     return next;
 }
@@ -495,12 +500,14 @@ EXPORT int attend_rows(const Attend *a, int threads) {
         const int64_t times = is_few(&rows) && rows.stop > rows.part ? rows.stop - rows.part : 1;
         lists += times * a->kv_heads;
         queries += times * a->kv_heads * (rows.end - rows.row) * group;
-        for (int64_t row = rows.row; is_few(&rows) && row < rows.end; row++) parts += parts_of(a, row) ? parts_of(a, row) : 1;
+        for (int64_t row = rows.row; is_few(&rows) && row < rows.end; row++)
+            parts += parts_of(a, row) ? parts_of(a, row) : 1;
     }
     const int64_t wanted = queries / (2 * threads) + 1, least = wanted < LEAST_QUERIES ? LEAST_QUERIES : wanted;
     const int64_t most = threads < 2 || least > MOST_QUERIES ? MOST_QUERIES : least;
     /* cuts of a list are at most its queries / most + 1 */
-    Task *tasks = malloc((queries / most + lists) * sizeof(Task) + (a->count + 1) * sizeof(int64_t) + parts * size * sizeof(float));
+    const int64_t listed = (queries / most + lists) * sizeof(Task), placed = (a->count + 1) * sizeof(int64_t);
+    Task *tasks = malloc(listed + placed + parts * size * sizeof(float));
     if (!tasks) return 1;
     int64_t *begins = (int64_t *)(tasks + queries / most + lists);
     Work all = {.source = {.a = a, .keys = keys_of(a, 1), .values = values_of(a, 1)}, .tasks = tasks,
