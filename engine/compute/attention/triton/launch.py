@@ -47,6 +47,8 @@ class TileConfig(NamedTuple):
     splits: int
     warps: int = 4
     stages: int = 2
+    general: bool = False
+    """Whether `kernels.attend` serves also where there is a kernel for a few rows."""
 
 
 class Columns(NamedTuple):
@@ -139,14 +141,17 @@ def cut_of(
     first: Tensor | None = None,
     stop: Tensor | None = None,
     least: int = 0,
+    general: bool = False,
 ) -> TileConfig:
-    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served."""
+    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served; ``general``: for
+    `kernels.attend` also where a kernel for a few rows would serve."""
     k, v, _ = layout(kv)
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
     least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
     longest = context_class(batch.host.max_kv)
-    few = few_kernel(q, kv, spec, batch, first, stop)
-    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few)
+    few = None if general else few_kernel(q, kv, spec, batch, first, stop)
+    cut = cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few)
+    return cut._replace(general=general)
 
 
 def few_kernel(
@@ -222,7 +227,7 @@ def plan(
     bounds: tuple[Tensor | None, ...] = first, stop, batch.ancestors, batch.positions if tree else None
     strides = [*q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)]
     numbers: tuple[float, ...] = spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T
-    few = few_kernel(q, kv, spec, batch, first, stop)
+    few = None if cut.general else few_kernel(q, kv, spec, batch, first, stop)
     if few is not None:
         strides[2:6] = (stride // 2 for stride in strides[2:6])  # of int16
         bounds, numbers = (), (spec.scale, host.T)
