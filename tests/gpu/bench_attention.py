@@ -176,7 +176,7 @@ class Step(NamedTuple):
         """What each form of the step does with an arena: the attention [1, H, d]."""
         kv = self.held[0]
         found: dict[str, Callable[[PackedKV], Tensor]] = {WHOLE: partial(self.whole, self.cut())}
-        if kv.kind in few_rows.KERNELS:
+        if few_rows.named(kv.kind, kv.k_dim) is not None:
             found[GENERAL] = partial(self.whole, self.cut(general=True))
         return found | {APART: partial(self.apart, self.cut())}
 

@@ -107,9 +107,9 @@ def cut_for(
     if kind == "kivi":
         keys = CHANNEL_GROUP
     if few is not None:
-        keys = few.tile_keys(width)
+        keys = few.keys
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
-    looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
+    looked_up = few is None and any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
     warps = few.warps if few is not None else 8 if rows == 64 else 4
     # Where a program is one warp, as many more of them run at the same time.
@@ -229,7 +229,7 @@ def plan(
     numbers: tuple[float, ...] = spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T
     few = None if cut.general else few_kernel(q, kv, spec, batch, first, stop)
     if few is not None:
-        strides[2:6] = (stride // 2 for stride in strides[2:6])  # of int16
+        strides[2:6] = (stride // 2 for stride in strides[2:4])  # of int16, of keys as of values
         bounds, numbers = (), (spec.scale, host.T)
         own = {**few.constants(kv.k_dim, q.dtype == torch.float32, inlines(q.device)), "BM": few.rows}
     else:
