@@ -94,13 +94,17 @@ def cut_for(
     processors: int,
     least: int = LEAST_KEYS,
     few: FewRows | None = None,
+    masked: bool = False,
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
-    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``few``: for such a kernel. Estimates
-    from machine code, for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so
-    that few variants are compiled."""
+    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``few``: for such a kernel; ``masked``:
+    for trees that see a range of keys, whose masks leave a larger tile too few registers. Estimates from machine code,
+    for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so that few variants are
+    compiled."""
     width = max(k.width, v.width)
     rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
+    if masked:
+        rows = min(rows, 32)
     keys = 64 if width <= 128 else 32
     if width > 256:
         keys = 16
@@ -150,7 +154,8 @@ def cut_of(
     least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
     longest = context_class(batch.host.max_kv)
     few = None if general else few_kernel(q, kv, spec, batch, first, stop)
-    cut = cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few)
+    masked = batch.ancestors is not None and not (first is None and stop is None and spec.window is None)
+    cut = cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few, masked)
     return cut._replace(general=general)
 
 

@@ -37,10 +37,8 @@ SPILLED = {
     "whole int4 96": 20,
     "whole int4 256": 10,
     "quest pages": 16,
-    "tree, bounds, cap": 22,
 }
-"""Instructions that spill registers: those over chosen pages in none of their products, trees with bounds and a cap on
-sm_80 and 120."""
+"""Instructions that spill registers: those over chosen pages in none of their products."""
 SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
 
