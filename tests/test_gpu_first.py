@@ -158,6 +158,15 @@ def cuts(**microseconds: float) -> dict[str, Any]:
     return {named[name]: {"microseconds": value} for name, value in microseconds.items()}
 
 
+def steps(by_keys: dict[int, tuple[float, float, float]]) -> dict[str, Any]:
+    """Microseconds of each form by the number of keys."""
+    forms = ("one kernel", "one kernel for all kinds", "three kernels")
+    return {
+        str(keys): {form: {"microseconds": each} for form, each in zip(forms, taken, strict=True)}
+        for keys, taken in by_keys.items()
+    }
+
+
 FIGURES: dict[str, dict[str, Any]] = {
     "start": part({"load": {"hits": 43, "misses": 2, "missed": ["attend", "gemm"], "seconds": 4.5}}),
     "memory": part({
@@ -177,6 +186,8 @@ FIGURES: dict[str, dict[str, Any]] = {
         "dense": {"512": {"256": {"microseconds": 5.0}, "64": {"microseconds": 3.4}},
                   "8192": {"256": {"microseconds": 10.0}}},
         "int4": {"8192": {"256": {"microseconds": 12.0}}},
+        "int4, a step": steps({64: (5.0, 4.0, 8.0), 256: (5.5, 5.0, 8.5), 1024: (6.0, 6.5, 9.0)}),
+        "int8, a step": steps({64: (5.0, 4.9, 8.0), 256: (5.5, 5.4, 8.5)}),
     }),
     "chain": part({"as served": {"us": 66.0}, "unfused": {"us": 80.0}, "replays": {"differ": 0},
                    "early": {"us": 60.0}, "4 MB ahead": {"us": 57.0}, "8 MB ahead": {"us": 58.0},
@@ -235,6 +246,10 @@ def test_each_decision_names_its_number() -> None:
     assert told["o, 32 rows"] == "keep what is served", "a gain of one percent is none"
     assert told["fewest keys of a split, 512 keys"] == "64"
     assert told["keys of int4, 8192"].startswith("its kernel does not pay")
+    assert told["a step over int4, or by kernels.attend"] == "take kernels.attend below 1024 keys"
+    assert told["a step over int4, or by three kernels"] == "keep what is served"
+    assert told["a step over int8, or by kernels.attend"] == "keep what is served", "two percent is no gain"
+    assert found["a step over dense"].by.startswith("not measured")
     assert told["a layer"] == "as the model of a step has it"
     assert told["a layer that starts early"] == "turn it on for this card"
     assert told["megabytes fetched ahead"] == "4 MB ahead"
@@ -258,6 +273,10 @@ def test_each_decision_names_its_number() -> None:
     ("name", "figures", "about", "do"),
     [
         ("boundary", {"boundary": {"triton": 2.1, "dependent launch": 0.8}}, "early launch", "go on with it"),
+        ("attention", {"int4, a step": steps({64: (5.0, 4.0, 8.0), 256: (6.0, 5.0, 8.0)})},
+         "a step over int4, or by kernels.attend", "take kernels.attend up to 256 keys"),
+        ("attention", {"dense, a step": steps({64: (5.0, 5.0, 8.0), 256: (6.0, 6.0, 5.0)})},
+         "a step over dense, or by three kernels", "take three kernels at 256 keys"),
         ("boundary", {"boundary": {"triton": 2.1, "dependent launch": 1.9}}, "early launch",
          "stop: keep five kernels, fetch ahead by a side branch"),
         ("early", {"producer": {"wrong": 2, "control": 40}}, "early launch", "off: replays read what was not written"),
@@ -347,5 +366,6 @@ def test_every_part_runs_dry(tmp_path: Path) -> None:
     assert all(content["complete"] for content in found.values())
     assert decisions.DRY in done.stdout
     by = {each.about: each.do for each in decisions.decided(found)}
-    for about in ("down, one row", "o, 32 rows", "a layer", "decode 1", "answers", "a mixture's layer", "replays"):
+    for about in ("down, one row", "o, 32 rows", "a layer", "decode 1", "answers", "a mixture's layer", "replays",
+                  "a step over int4, or by kernels.attend"):  # fmt: skip
         assert by[about], about

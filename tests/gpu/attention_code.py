@@ -35,6 +35,7 @@ from engine.compute.attention.triton import (
     quest,
     quest_kernels,
     trial,
+    wide_nibble_kernels,
 )
 from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
 
@@ -42,6 +43,7 @@ META = torch.device("meta")
 KERNELS = [
     (byte_kernels, "attend_bytes"),
     (nibble_kernels, "attend_nibbles"),
+    (wide_nibble_kernels, "attend_wide_nibbles"),
     (kernels, "attend"),
     (kernels, "combine"),
     (quest_kernels, "page_scores"),

@@ -1,13 +1,15 @@
 """How fast the Triton kernels of attention are on this machine's GPU, beside torch's, and whether they are right.
 
     python tests/gpu/bench_attention.py [--kinds TEXT ...] [--batches 1 8] [--rows 1 4 8] [--contexts 512 4096 32768]
-                                        [--json FILE]
+                                        [--steps 64 256 1024 4096 16384] [--json FILE]
 
 First every result is compared with the definition in float32. Then each figure: a CUDA graph of 20 calls over arenas
 that rotate through more than the level-2 cache holds, the median of 10 replays, in microseconds a call; the bytes of
 keys and values read in that time as GB/s, and as a share of what a read-only pass over 2 GB reaches here. 32 query
-heads of 128 over 8 KV heads ("latent": 16 of 576 over 1). Nothing is a figure about a model. ``--dry-run`` checks the
-script on a CPU, in Triton's interpreter (TRITON_INTERPRET=1), in tiny sizes.
+heads of 128 over 8 KV heads ("latent": 16 of 576 over 1). ``--steps``: contexts of steps of one row, each with its
+rotation, writing and merge: as one kernel, as three, and of codes as one by the kernel for all kinds. Nothing is a
+figure about a model. ``--dry-run`` checks the script on a CPU, in Triton's interpreter (TRITON_INTERPRET=1), in tiny
+sizes.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import PackedKV
 from engine.compute.attention.backends.sdpa import SdpaAttention
-from engine.compute.attention.interface import AttnSpec
+from engine.compute.attention.interface import AttnSpec, NewRows
 from engine.compute.attention.rotation import RotaryStep
-from engine.compute.attention.triton import launch, pack, quest, trial
+from engine.compute.attention.triton import few_rows, launch, pack, quest, trial
 from engine.compute.batch import Batch
 from tests.engine.compute.attention.triton import reference
 from tests.gpu.bench_kernels import read_ceiling
@@ -42,6 +45,13 @@ KINDS = ("dense", "int8", "fp8", "int4", "kivi 4", "kivi 2", "latent")
 BITS = {"kivi 4": (4, 4), "kivi 2": (2, 2)}
 ROTATED, CALLS, REPLAYS = 512 << 20, 20, 10
 MOST_COPIES = 64
+STEP_COPIES = 512
+"""The same of steps over few keys, which would all lie in the level-2 cache: a step has read a layer in between."""
+STEP_KINDS = ("int4", "int8", "dense")
+STEP_CONTEXTS = (64, 256, 1024, 4096, 16384)
+WHOLE, GENERAL, APART = "one kernel", "one kernel for all kinds", "three kernels"
+"""Forms of a step: of the kernel that serves, of `kernels.attend` where that is another one, and with the rotation and
+the writing before and the merge after as kernels of their own."""
 QUEST_PAGES = 128
 
 Call = Callable[[], object]
@@ -149,9 +159,68 @@ def one_row(kind: str, context: int, dtype: torch.dtype, device: torch.device, d
     return OneRow(q, copies_of(made, dry), spec, trial.batch_on(host, device))
 
 
-def copies_of(made: PackedKV, dry: bool) -> list[PackedKV]:
+class Step(NamedTuple):
+    """One sequence's row that is rotated, written and attended to, over copies of the same keys and values.
+
+    q [1, H, d] and the new key and value [1, H_kv, d] are not rotated yet.
+    """
+
+    q: Tensor
+    new: NewRows
+    held: list[PackedKV]
+    spec: AttnSpec
+    batch: Batch
+    arrived: Tensor
+
+    def forms(self) -> dict[str, Callable[[PackedKV], Tensor]]:
+        """What each form of the step does with an arena: the attention [1, H, d]."""
+        kv = self.held[0]
+        found: dict[str, Callable[[PackedKV], Tensor]] = {WHOLE: partial(self.whole, self.cut())}
+        if few_rows.named(kv.kind, kv.k_dim) is not None:
+            found[GENERAL] = partial(self.whole, self.cut(general=True))
+        return found | {APART: partial(self.apart, self.cut())}
+
+    def cut(self, general: bool = False) -> launch.TileConfig:
+        return launch.cut_of(self.q, self.held[0], self.spec, self.batch, general=general)
+
+    def whole(self, cut: launch.TileConfig, kv: PackedKV) -> Tensor:
+        return launch.attend(self.q, kv, self.spec, self.batch, cut=cut, arrived=self.arrived, new=self.new)[0]
+
+    def apart(self, cut: launch.TileConfig, kv: PackedKV) -> Tensor:
+        new = self.new
+        turned = pack.write(self.q, new.k, new.v, new.rope, new.slots, kv)
+        return launch.attend(turned, kv, self.spec, self.batch, cut=cut)[0]
+
+    def expected(self) -> Tensor:
+        """The definition, in torch, over an arena of its own."""
+        kv, new = copy_of(self.held[0]), self.new
+        assert new.rope is not None
+        turned = reference.write(self.q, new.k, new.v, new.rope, new.slots, kv)
+        return reference.attend(turned.float(), kv, self.spec, self.batch)[0]
+
+
+def step(kind: str, context: int, dtype: torch.dtype, device: torch.device, dry: bool) -> Step:
+    """The step of a row after ``context`` - 1 tokens."""
+    sizes, generator = sizes_of(kind, dry), torch.Generator(device).manual_seed(1)
+    if dry:
+        sizes = sizes._replace(widths=(64, 64))  # the fewest channels that int4's kernel for a few rows has
+    width, last = sizes.widths[0], context - 1
+    host = trial.batch_of([(last, 1)])
+    made = trial.arenas(kind, sizes.widths, (4, 4), host, dtype, generator, sizes.kv_heads)
+
+    def normal(heads: int) -> Tensor:
+        return torch.randn(1, heads, width, generator=generator, device=device).to(dtype)
+
+    q, k, v, cos, sin = (normal(heads) for heads in (sizes.heads, sizes.kv_heads, sizes.kv_heads, 1, 1))
+    slot = int(host.page_table[0, 0, last // PAGE_SIZE]) * PAGE_SIZE + last % PAGE_SIZE
+    new = NewRows(k, v, RotaryStep(cos, sin), torch.tensor([slot], device=device))
+    batch, copies = trial.batch_on(host, device), copies_of(made, dry, STEP_COPIES)
+    return Step(q, new, copies, AttnSpec(width**-0.5), batch, trial.arrivals(device))
+
+
+def copies_of(made: PackedKV, dry: bool, most: int = MOST_COPIES) -> list[PackedKV]:
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(made))
-    copies = 1 if dry else min(MOST_COPIES, max(1, -(-ROTATED // size)))
+    copies = 1 if dry else min(most, max(1, -(-ROTATED // size)))
     return [made, *(copy_of(made) for _ in range(copies - 1))]
 
 
@@ -223,6 +292,15 @@ class Bench:
         calls = [partial(both, kv) for kv in held]
         yield self.figure(f"quest, {count} pages", batch, calls, size, error_of(found[:1], expected))
 
+    def step(self, kind: str, context: int) -> Iterator[Figure]:
+        """Each form of a step of one row; the bytes are those of the keys and values that it reads."""
+        case = step(kind, context, self.dtype, self.device, self.dry)
+        expected, kv = case.expected(), case.held[0]
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(kv)) * context // kv.k.shape[0]
+        for form, run in case.forms().items():
+            error = error_of(run(kv), expected)
+            yield self.figure(f"{kind}, {form}", case.batch, [partial(run, each) for each in case.held], size, error)
+
     def writes(self, kind: str, rows: int) -> Iterator[Figure]:
         """Rotation, packing and storing of a step's rows, beside the same in torch's operations."""
         sizes = sizes_of(kind, self.dry)
@@ -254,6 +332,7 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 4, 8])
     parser.add_argument("--contexts", nargs="+", type=int, default=[512, 4096, 32768])
+    parser.add_argument("--steps", nargs="*", type=int, default=list(STEP_CONTEXTS))
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--json", type=Path, help="write all figures into this file")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, in the interpreter, tiny")
@@ -263,9 +342,9 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     if not dry and not torch.cuda.is_available():
         parser.error("PyTorch finds no CUDA GPU here")
     bench = Bench(torch.float32 if dry else getattr(torch, options.dtype), device, dry)
-    batches, rows, contexts = (2,), (1, 3), (70,)
+    batches, rows, contexts, steps = (2,), (1, 3), (70,), (70, 200)
     if not dry:
-        batches, rows, contexts = options.batches, options.rows, options.contexts
+        batches, rows, contexts, steps = options.batches, options.rows, options.contexts, options.steps
     print(f"read-only pass: {bench.read / 1e9:.0f} GB/s")
     found: list[Figure] = []
     cases = itertools.chain(
@@ -273,10 +352,12 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
          for figure in bench.writes(kind, count)),
         (figure for kind in options.kinds for count in batches for context in contexts
          for figure in bench.kind(kind, count, rows, context)),
+        (figure for kind in STEP_KINDS if kind in options.kinds for context in steps
+         for figure in bench.step(kind, context)),
     )  # fmt: skip
     for figure in cases:
         found.append(figure)
-        print(f"{figure.what:18} batch {figure.batch} rows {figure.rows} context {figure.context:6} "
+        print(f"{figure.what:30} batch {figure.batch} rows {figure.rows} context {figure.context:6} "
               f"{figure.microseconds:8.1f} us {figure.gigabytes_per_second:6.0f} GB/s "
               f"{100 * figure.share_of_read:3.0f} % error {figure.error:.1e}", flush=True)  # fmt: skip
     if options.json:

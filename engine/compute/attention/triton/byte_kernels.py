@@ -4,6 +4,8 @@ As `kernels.attend` for decoding, which turns each code into a number of 16 bits
 that lie side by side are a halfword: one instruction makes a pair of float16 of the first codes of two halfwords and
 two of the second (as MARLIN does with weights, arXiv 2408.11743). So even and odd channels are two products. A float16
 holds 1152 + code, which sums undo; it asks for queries within float16, so that each row is divided by its largest.
+What is the same for all keys of a turn, or all channels of a key, is done once: each warp has keys of its own, sums of
+weights are products with ones, and a factor of a row meets the largest score and the exponent alone.
 
 Importing this needs Triton.
 """
@@ -15,21 +17,29 @@ import triton.language as tl
 
 from engine.compute.attention.triton.pack_kernels import rotated
 from engine.compute.attention.triton.tile_kernels import (
+    ALIGNED,
     LOG2E,
     TABLES,
     enter_text,
+    far,
     keys_of_text,
     merge_if_last,
+    neighbours,
+    of_warps,
     result_places,
+    scaled,
+    shares_of_warps,
     slots_of,
     store_lse,
     tile_rows,
+    warps_slots,
     write_new,
 )
 
-VALUES = tl.constexpr(64.0)
-"""Factor of the products of weights and values' scales, so that few are smaller than float16 holds in full."""
-ONES = tl.constexpr(16)
+VALUES = tl.constexpr(6.0)
+"""Weights are 2^6 times too large, so that few of their products with values' scales are smaller than float16 holds in
+full."""
+ONES = tl.constexpr(8)
 """Columns of a product with ones, which is the sum of the rounded weights: as few as tensor cores have."""
 
 
@@ -47,53 +57,122 @@ def _numbers(words, ASM: tl.constexpr, MAGIC: tl.constexpr, NUMBER: tl.constexpr
 
 
 @triton.jit
-def _block(block, most, total, ones, even, odd, query, query_odd, added, factor, limit, length, live, table,
-           k, v, k_meta, v_meta, k_slot, v_slot, heads,
-           HALF: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, ASM: tl.constexpr,
-           MAGIC: tl.constexpr):  # fmt: skip
-    """The running softmax and sums after a block of keys. Not MASKED: every row sees all of it."""
-    NUMBER: tl.constexpr = query.dtype
-    key, known, slot = slots_of(table, block, length, BN, MASKED)
-    lane = tl.arange(0, HALF)
-    first, second = _numbers(tl.trans(tl.load(k + slot[:, None] * k_slot + lane[None, :])), ASM, MAGIC, NUMBER)
-    scores = tl.dot(query, first, input_precision="ieee")
-    scores = tl.dot(query_odd, second, scores, input_precision="ieee")
-    if MASKED:
-        k_scale = tl.load(k_meta + slot * heads, mask=known, other=0.0).to(tl.float32)
-        v_scale = tl.load(v_meta + slot * heads, mask=known, other=0.0).to(tl.float32)
+def _words(at, places, HALF: tl.constexpr, LANES: tl.constexpr):
+    """[.., LANES] int16 of the heads that begin at ``places`` from the first, 0 beyond HALF."""
+    lane = tl.arange(0, LANES)
+    place = (at + lane) + tl.expand_dims(places, -1)
+    if LANES > HALF:
+        words = tl.load(place, mask=lane < HALF, other=0)
     else:
-        k_scale = tl.load(k_meta + slot * heads).to(tl.float32)
-        v_scale = tl.load(v_meta + slot * heads).to(tl.float32)
-    scores = (scores - added[:, None]) * factor[:, None] * k_scale[None, :]
+        words = tl.load(place)
+    return words
+
+
+@triton.jit
+def _scales(meta, at, known, MASKED: tl.constexpr):
+    """Scales of keys, or of values; of keys that are not ``known`` 0."""
     if MASKED:
-        scores = tl.where((key[None, :] < limit[:, None]) & live[:, None], scores, float("-inf"))
-    more = tl.maximum(most, tl.max(scores, 1))
+        scale = tl.load(meta + at, mask=known, other=0.0)
+    else:
+        scale = tl.load(meta + at)
+    return scale
+
+
+@triton.jit
+def _block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+           k, v, k_meta, v_meta, stride, heads,
+           HALF: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr,
+           ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """Each warp's running softmax and sums after its keys of a block. Not MASKED: every row sees all of it."""
+    NUMBER: tl.constexpr = query.dtype
+    key, known, slot = warps_slots(table, block, length, WARPS, BN, MASKED)
+    words, at = far(slot, stride, ALIGNED), far(slot, heads, 1)
+    first, second = _numbers(tl.permute(_words(k, words, HALF, LANES), (0, 2, 1)), ASM, MAGIC, NUMBER)
+    scores = tl.zeros((WARPS, live.shape[0], BN // WARPS), tl.float32) - less[None, :, None]
+    scores = tl.dot(query, first, scores, input_precision="ieee")
+    scores = tl.dot(query_odd, second, scores, input_precision="ieee")
+    scores *= _scales(k_meta, at, known, MASKED).to(tl.float32)[:, None, :]
+    if MASKED:
+        scores = tl.where((key[:, None, :] < limit[None, :, None]) & live[None, :, None], scores, float("-inf"))
+    more = tl.maximum(most, tl.max(scores, 2) * factor[None, :] - VALUES)
     base = more
     if MASKED:
         base = tl.where(more == float("-inf"), 0.0, more)
-    weights = tl.exp2(scores - base[:, None])
-    shrink = tl.exp2(most - base)
-    total = total * shrink + tl.sum(weights, 1)
-    weights = (weights * (v_scale * VALUES)[None, :]).to(NUMBER)
+    weights = tl.exp2(scores * factor[None, :, None] - base[:, :, None]).to(NUMBER)
+    shrink = tl.exp2(most - base)[:, :, None]
+    ones = tl.full((WARPS, BN // WARPS, ONES), 1.0, NUMBER)
+    total = tl.dot(weights, ones, total * shrink, input_precision="ieee")
+    weights = scaled(weights, _scales(v_meta, at, known, MASKED).to(NUMBER)[:, None, :], ASM)
     if MAGIC != 0.0:
-        ones = tl.dot(weights, tl.full((BN, ONES), 1.0, NUMBER), ones * shrink[:, None], input_precision="ieee")
-    first, second = _numbers(tl.load(v + slot[:, None] * v_slot + lane[None, :]), ASM, MAGIC, NUMBER)
-    even = tl.dot(weights, first, even * shrink[:, None], input_precision="ieee")
-    odd = tl.dot(weights, second, odd * shrink[:, None], input_precision="ieee")
-    return more, total, ones, even, odd
+        added = tl.dot(weights, ones, added * shrink, input_precision="ieee")
+    first, second = _numbers(_words(v, words, HALF, LANES), ASM, MAGIC, NUMBER)
+    even = tl.dot(weights, first, even * shrink, input_precision="ieee")
+    odd = tl.dot(weights, second, odd * shrink, input_precision="ieee")
+    return more, total, added, even, odd
+
+
+@triton.jit
+def _wide_block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+                k, v, k_meta, v_meta, stride, heads,
+                HALF: tl.constexpr, LANES: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, ASM: tl.constexpr,
+                MAGIC: tl.constexpr):  # fmt: skip
+    """As :func:`_block` with one softmax of all warps, each of which adds up its part of the channels."""
+    NUMBER: tl.constexpr = query.dtype
+    key, known, slot = slots_of(table, block, length, BN, MASKED)
+    words, at = far(slot, stride, ALIGNED), far(slot, heads, 1)
+    first, second = _numbers(tl.trans(_words(k, words, HALF, LANES)), ASM, MAGIC, NUMBER)
+    scores = tl.zeros((live.shape[0], BN), tl.float32) - less[:, None]
+    scores = tl.dot(query, first, scores, input_precision="ieee")
+    scores = tl.dot(query_odd, second, scores, input_precision="ieee")
+    scores *= _scales(k_meta, at, known, MASKED).to(tl.float32)[None, :]
+    if MASKED:
+        scores = tl.where((key[None, :] < limit[:, None]) & live[:, None], scores, float("-inf"))
+    more = tl.maximum(most, tl.max(scores, 1) * factor - VALUES)
+    base = more
+    if MASKED:
+        base = tl.where(more == float("-inf"), 0.0, more)
+    weights = tl.exp2(scores * factor[:, None] - base[:, None]).to(NUMBER)
+    shrink = tl.exp2(most - base)[:, None]
+    ones = tl.full((BN, ONES), 1.0, NUMBER)
+    total = tl.dot(weights, ones, total * shrink, input_precision="ieee")
+    weights = scaled(weights, _scales(v_meta, at, known, MASKED).to(NUMBER)[None, :], ASM)
+    if MAGIC != 0.0:
+        added = tl.dot(weights, ones, added * shrink, input_precision="ieee")
+    first, second = _numbers(_words(v, words, HALF, LANES), ASM, MAGIC, NUMBER)
+    even = tl.dot(weights, first, even * shrink, input_precision="ieee")
+    odd = tl.dot(weights, second, odd * shrink, input_precision="ieee")
+    return more, total, added, even, odd
+
+
+@triton.jit
+def _any_block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+               k, v, k_meta, v_meta, stride, heads,
+               HALF: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr,
+               ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    if WARPS > 1:
+        found = _block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+                       k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, MASKED, ASM, MAGIC)  # fmt: skip
+    else:
+        found = _wide_block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live,
+                            table, k, v, k_meta, v_meta, stride, heads, HALF, LANES, BN, MASKED, ASM,
+                            MAGIC)  # fmt: skip
+    return found
 
 
 @triton.jit(do_not_specialize=["tokens", "table_row", "ahead_bytes"], do_not_specialize_on_alignment=TABLES)
 def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out, merged, merged_lse, arrived,
                  new_k, new_v, cos, sin, turns, slots, scale, tokens,
-                 q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
+                 q_row, q_head, stride, head_stride, table_row,
                  new_k_row, new_k_head, new_v_row, new_v_head, turn_row, ahead, ahead_bytes,
-                 GROUP: tl.constexpr, HALF: tl.constexpr, ASM: tl.constexpr, MAGIC: tl.constexpr,
-                 LSE: tl.constexpr, PARTS: tl.constexpr, MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr,
-                 MERGED_COLUMNS: tl.constexpr, MERGED_LSE: tl.constexpr, WRITES: tl.constexpr, ROTARY: tl.constexpr,
-                 LOOKED_UP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
+                 GROUP: tl.constexpr, HALF: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr,
+                 ASM: tl.constexpr, MAGIC: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr,
+                 MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr, MERGED_COLUMNS: tl.constexpr,
+                 MERGED_LSE: tl.constexpr, WRITES: tl.constexpr, ROTARY: tl.constexpr, LOOKED_UP: tl.constexpr,
+                 BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
     """Grid (S, H_kv, splits); at most BM rows times heads a sequence. Keys and values int16 ``[slots, H_kv, HALF]``,
-    HALF a power of two; strides of them in int16. The rest as in `kernels.attend`."""
+    LANES a power of two that is not less; strides of them, of keys as of values, in int16. WARPS: each of as many has
+    its part of a block's keys and a softmax of its own, so that none waits for another before the end; 1: all of them
+    have one. The rest as in `kernels.attend`."""
     begin, rows, length = enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY)
     if rows == 0:
         return
@@ -104,50 +183,59 @@ def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out
         codes: tl.constexpr = tl.pointer_type(tl.int8)
         cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k.to(codes, bitcast=True), v.to(codes, bitcast=True),
                              k_meta, v_meta, begin, (length - 1) // BN, start, end, new_k_row, new_k_head, new_v_row,
-                             new_v_head, turn_row, "int8", 2 * HALF, 2 * HALF, ROTARY, LOOKED_UP, 1, 1, 2 * HALF,
-                             2 * HALF)  # fmt: skip
+                             new_v_head, turn_row, "int8", 2 * HALF, 2 * HALF, ROTARY, LOOKED_UP, 1, 1, 2 * LANES,
+                             2 * LANES)  # fmt: skip
 
-    lane = tl.arange(0, HALF)
+    lane = tl.arange(0, LANES)
+    real = (lane < HALF)[None, :]
     at = q + ((begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head)[:, None]
-    query = rotated(at, cos, sin, 2 * lane[None, :], live[:, None], ROTARY)
-    query_odd = rotated(at, cos, sin, 2 * lane[None, :] + 1, live[:, None], ROTARY)
+    query = rotated(at, cos, sin, 2 * lane[None, :], live[:, None] & real, ROTARY)
+    query_odd = rotated(at, cos, sin, 2 * lane[None, :] + 1, live[:, None] & real, ROTARY)
     factor = tl.maximum(tl.max(tl.abs(query), 1), tl.max(tl.abs(query_odd), 1))
     factor = tl.where(factor > 0, factor, 1.0)
     NUMBER: tl.constexpr = tl.float32 if q.dtype.element_ty == tl.float32 else tl.float16
     query, query_odd = (query / factor[:, None]).to(NUMBER), (query_odd / factor[:, None]).to(NUMBER)
-    added = (tl.sum(query.to(tl.float32), 1) + tl.sum(query_odd.to(tl.float32), 1)) * MAGIC
+    less = (tl.sum(query.to(tl.float32), 1) + tl.sum(query_odd.to(tl.float32), 1)) * MAGIC
     factor *= scale * LOG2E
     table += tl.program_id(0) * table_row
-    k += head * k_head
-    v += head * v_head
+    k += tl.multiple_of(head * head_stride, ALIGNED)
+    v += tl.multiple_of(head * head_stride, ALIGNED)
     k_meta += head
     v_meta += head
     most = tl.full((BM,), float("-inf"), tl.float32)
-    total = tl.zeros((BM,), tl.float32)
-    ones = tl.zeros((BM, ONES), tl.float32)
-    even = tl.zeros((BM, HALF), tl.float32)
-    odd = tl.zeros((BM, HALF), tl.float32)
+    total, added = tl.zeros((BM, ONES), tl.float32), tl.zeros((BM, ONES), tl.float32)
+    even, odd = tl.zeros((BM, LANES), tl.float32), tl.zeros((BM, LANES), tl.float32)
+    if WARPS > 1:
+        query, query_odd = of_warps(query, WARPS), of_warps(query_odd, WARPS)
+        most, total, added = of_warps(most, WARPS), of_warps(total, WARPS), of_warps(added, WARPS)
+        even, odd = of_warps(even, WARPS), of_warps(odd, WARPS)
     for block in range(start, middle):
-        most, total, ones, even, odd = _block(
-            block, most, total, ones, even, odd, query, query_odd, added, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, k_slot, v_slot, heads, HALF, BN, False, ASM, MAGIC,
+        most, total, added, even, odd = _any_block(
+            block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+            k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, False, ASM, MAGIC,
         )  # fmt: skip
     for block in range(middle, end):
-        most, total, ones, even, odd = _block(
-            block, most, total, ones, even, odd, query, query_odd, added, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, k_slot, v_slot, heads, HALF, BN, True, ASM, MAGIC,
+        most, total, added, even, odd = _any_block(
+            block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+            k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, True, ASM, MAGIC,
         )  # fmt: skip
 
+    # Every column of the products with ones is the same.
+    total, added = tl.max(total, -1), tl.max(added, -1)
+    numbers = neighbours(even, odd)
+    if WARPS > 1:
+        most, share = shares_of_warps(most)
+        total, added, numbers = (
+            tl.sum(total * share, 0),
+            tl.sum(added * share, 0),
+            tl.sum(numbers * share[:, :, None], 0),
+        )
     some = total > 0
-    share = tl.where(some, total, 1.0)
-    # Every column of the product with ones is the same.
-    too_much = tl.max(ones, 1) * MAGIC
-    even = (even - too_much[:, None]) / (share * VALUES)[:, None]
-    odd = (odd - too_much[:, None]) / (share * VALUES)[:, None]
+    numbers = (numbers - (added * MAGIC)[:, None]) / tl.where(some, total, 1.0)[:, None]
     place, stored = result_places(begin + row, member, live, some, tokens, GROUP, PARTS)
-    to = out + place[:, None] * (2 * HALF) + 2 * lane[None, :]
-    tl.store(to, even.to(out.dtype.element_ty), mask=stored[:, None])
-    tl.store(to + 1, odd.to(out.dtype.element_ty), mask=stored[:, None])
+    channel = tl.arange(0, 2 * LANES)[None, :]
+    tl.store(out + place[:, None] * (2 * HALF) + channel, numbers.to(out.dtype.element_ty),
+             mask=stored[:, None] & (channel < 2 * HALF))  # fmt: skip
     if LSE:
         store_lse(lse_out, place, most, total, live)
     if MERGED > 0:

@@ -1,7 +1,8 @@
-"""Kernels for a few rows that see whole texts of codes, in heads of 2^n channels: one record a kind of keys."""
+"""Kernels for a few rows that see whole texts of codes: one record a kind of keys and a width of heads."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,8 +10,6 @@ from engine.cache.stores.packed import PackedKV
 from engine.compute.attention.interface import AttnSpec
 from engine.compute.batch import power_of_two
 
-WIDEST = 256
-"""The most channels of a head."""
 BYTES = """{ .reg .b32 t;
 lop3.b32 $0, $2, 0x00FF00FF, 0x64806480, 0x6A;
 shr.u32 t, $2, 8;
@@ -27,7 +26,9 @@ and.b32 $3, t, 0x00F000F0; }"""
 """PTX: two halfwords of four codes of 4 bits each -> float16 of NIBBLES_UNIT times less, see nibble_kernels.py."""
 NIBBLES_UNIT = float(1 << 24)
 NIBBLES_GROUP = 32
-"""Channels that share a scale and a minimum in every head that nibble_kernels.py serves."""
+"""Channels that share a scale and a minimum in every head that the kernels of 4 bits serve."""
+ALIGNMENT = 16
+"""Bytes that strides of keys and values are multiples of."""
 
 
 class FewRows(NamedTuple):
@@ -35,22 +36,14 @@ class FewRows(NamedTuple):
 
     rows: int
     """Rows times heads for each KV head, at most: those of its tile."""
-    least: int
-    """Channels of a head, at least."""
     keys: int
-    """The most keys of a tile, and ..."""
-    numbers: int
-    """... the most numbers of them."""
+    """Keys of a tile."""
     warps: int
     kernel: Callable[[], Any]
     """The kernel, which needs Triton."""
     constants: Callable[[int, bool, bool], dict[str, Any]]
     """Constants of its own for heads of as many channels; for numbers of 32 bits, which serve to be compared and need
     no float16; and where there may be PTX."""
-
-    def tile_keys(self, width: int) -> int:
-        """Keys of a tile, of heads of ``width`` channels."""
-        return min(self.keys, self.numbers // width)
 
 
 def _bytes() -> Any:
@@ -65,30 +58,60 @@ def _nibbles() -> Any:
     return nibble_kernels.attend_nibbles
 
 
+def _wide_nibbles() -> Any:
+    from engine.compute.attention.triton import wide_nibble_kernels
+
+    return wide_nibble_kernels.attend_wide_nibbles
+
+
 def _of_bytes(width: int, exact: bool, inline: bool) -> dict[str, Any]:
-    return {"HALF": width // 2, "ASM": BYTES if inline else "", "MAGIC": 0.0 if exact else BYTES_MAGIC}
+    lanes, magic = power_of_two(width // 2), 0.0 if exact else BYTES_MAGIC
+    # A warp alone would have more sums of wide heads than registers.
+    warps = WARPS if lanes <= 64 else 1
+    return {"HALF": width // 2, "LANES": lanes, "WARPS": warps, "ASM": BYTES if inline else "", "MAGIC": magic}
 
 
 def _of_nibbles(width: int, exact: bool, inline: bool) -> dict[str, Any]:
+    asm, unit = (NIBBLES, NIBBLES_UNIT) if inline else ("", 1.0)
+    return {"WIDTH": width, "WARPS": _nibble_warps(width), "ASM": asm, "UNIT": unit}
+
+
+def _of_wide_nibbles(width: int, exact: bool, inline: bool) -> dict[str, Any]:
     pairs, half = width // (2 * NIBBLES_GROUP), NIBBLES_GROUP // 2
     return {"PAIRS": pairs, "HALF": half, "ASM": NIBBLES if inline else "", "UNIT": NIBBLES_UNIT if inline else 1.0}
 
 
-KERNELS = {
-    # Twice the keys of other kinds.
-    "int8": FewRows(rows=16, least=32, keys=128, numbers=1 << 14, warps=4, kernel=_bytes, constants=_of_bytes),
-    # One warp, since products with values have 16 rows and as many columns, which several would all compute; 16 rows
-    # would have more sums than a thread has registers.
-    "int4": FewRows(
-        rows=8, least=2 * NIBBLES_GROUP, keys=64, numbers=1 << 13, warps=1, kernel=_nibbles, constants=_of_nibbles
-    ),
-}
+WARPS, KEYS = 4, 128
+"""Warps of a program, and keys of a tile, twice those of other kinds."""
+
+
+def _nibble_warps(width: int) -> int:
+    """As many as make a turn of each about as long: what comes once in each turn is half of a short one."""
+    return WARPS if width > 64 else WARPS // 2
+
+
+def _named(kind: str, width: int) -> FewRows | None:
+    if kind == "int8" and 32 <= width <= 256 and width % ALIGNMENT == 0:
+        keys = KEYS if width <= 128 else KEYS // 2
+        return FewRows(rows=16, keys=keys, warps=WARPS, kernel=_bytes, constants=_of_bytes)
+    if kind == "int4" and width in (64, 96, 128):
+        return FewRows(rows=16, keys=KEYS, warps=_nibble_warps(width), kernel=_nibbles, constants=_of_nibbles)
+    if kind == "int4" and width == 256:
+        # One warp, since products with values have 16 rows and as many columns, which several would all compute; 16
+        # rows would have more sums than a thread has registers.
+        return FewRows(rows=8, keys=KEYS // 4, warps=1, kernel=_wide_nibbles, constants=_of_wide_nibbles)
+    return None
+
+
+named = functools.cache(_named)
+"""The kernel of a kind for heads of as many channels; None: there is none."""
 
 
 def kernel_of(kv: PackedKV, spec: AttnSpec, packed_rows: int, whole: bool) -> FewRows | None:
     """The kernel for so many rows times heads for each KV head, of which each sees the ``whole`` text before it; None:
-    there is none, as where heads have not 2^n channels."""
-    few, width = KERNELS.get(kv.kind), kv.k_dim
+    there is none, as where values are not as wide as keys."""
+    few = named(kv.kind, kv.k_dim)
     if few is None or packed_rows > few.rows or not whole or spec.window is not None or spec.softcap is not None:
         return None
-    return few if few.least <= width == kv.v_dim == power_of_two(width) <= WIDEST else None
+    aligned = all(stride % ALIGNMENT == 0 for stride in kv.k.stride()[:2])
+    return few if kv.k_dim == kv.v_dim and kv.k.stride() == kv.v.stride() and aligned else None

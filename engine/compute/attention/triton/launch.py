@@ -47,6 +47,8 @@ class TileConfig(NamedTuple):
     splits: int
     warps: int = 4
     stages: int = 2
+    general: bool = False
+    """Whether `kernels.attend` serves also where there is a kernel for a few rows."""
 
 
 class Columns(NamedTuple):
@@ -92,22 +94,26 @@ def cut_for(
     processors: int,
     least: int = LEAST_KEYS,
     few: FewRows | None = None,
+    masked: bool = False,
 ) -> TileConfig:
     """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
-    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``few``: for such a kernel. Estimates
-    from machine code, for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so
-    that few variants are compiled."""
+    ``tiles``: how many such there are; ``least``: the fewest keys of a split; ``few``: for such a kernel; ``masked``:
+    for trees that see a range of keys, whose masks leave a larger tile too few registers. Estimates from machine code,
+    for a GPU to correct. There are two sizes of tiles, one for decoding and one for all else, so that few variants are
+    compiled."""
     width = max(k.width, v.width)
     rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
+    if masked:
+        rows = min(rows, 32)
     keys = 64 if width <= 128 else 32
     if width > 256:
         keys = 16
     if kind == "kivi":
         keys = CHANNEL_GROUP
     if few is not None:
-        keys = few.tile_keys(width)
+        keys = few.keys
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
-    looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
+    looked_up = few is None and any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
     warps = few.warps if few is not None else 8 if rows == 64 else 4
     # Where a program is one warp, as many more of them run at the same time.
@@ -139,14 +145,18 @@ def cut_of(
     first: Tensor | None = None,
     stop: Tensor | None = None,
     least: int = 0,
+    general: bool = False,
 ) -> TileConfig:
-    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served."""
+    """The cut of :func:`attend` with these; ``least`` as for :func:`cut_for`, 0: as is served; ``general``: for
+    `kernels.attend` also where a kernel for a few rows would serve."""
     k, v, _ = layout(kv)
     packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
     least = least or (LEAST_HOPPER_KEYS if capability(q.device)[0] == HOPPER[0] else LEAST_KEYS)
     longest = context_class(batch.host.max_kv)
-    few = few_kernel(q, kv, spec, batch, first, stop)
-    return cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few)
+    few = None if general else few_kernel(q, kv, spec, batch, first, stop)
+    masked = batch.ancestors is not None and not (first is None and stop is None and spec.window is None)
+    cut = cut_for(k, v, kv.kind, packed_rows, tiles, longest, processors(q.device), least, few, masked)
+    return cut._replace(general=general)
 
 
 def few_kernel(
@@ -222,9 +232,9 @@ def plan(
     bounds: tuple[Tensor | None, ...] = first, stop, batch.ancestors, batch.positions if tree else None
     strides = [*q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)]
     numbers: tuple[float, ...] = spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T
-    few = few_kernel(q, kv, spec, batch, first, stop)
+    few = None if cut.general else few_kernel(q, kv, spec, batch, first, stop)
     if few is not None:
-        strides[2:6] = (stride // 2 for stride in strides[2:6])  # of int16
+        strides[2:6] = (stride // 2 for stride in strides[2:4])  # of int16, of keys as of values
         bounds, numbers = (), (spec.scale, host.T)
         own = {**few.constants(kv.k_dim, q.dtype == torch.float32, inlines(q.device)), "BM": few.rows}
     else:

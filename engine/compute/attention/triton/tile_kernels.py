@@ -15,6 +15,9 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 PAGE = tl.constexpr(16)
 
+ALIGNED = tl.constexpr(8)
+"""Halfwords of 16 bytes: what strides of packed keys and values are multiples of where a few rows have their kernel."""
+
 TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions", "cos", "sin", "turns", "slots"]
 """Tensors read number by number: their alignment is no reason to compile another kernel."""
 
@@ -63,6 +66,70 @@ def slots_of(table, block, length, BN: tl.constexpr, MASKED: tl.constexpr):
     else:
         page = tl.load(table + key // PAGE).to(tl.int64)
     return key, known, page * PAGE + key % PAGE
+
+
+@triton.jit
+def warps_slots(table, block, length, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr):
+    """As :func:`slots_of` ``[WARPS, BN / WARPS]``: each warp has neighbouring keys. Slots are int32."""
+    EACH: tl.constexpr = BN // WARPS
+    place = tl.arange(0, WARPS)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    key = block * BN + place
+    known = key < length
+    at = table + (block * (BN // PAGE) + place // PAGE)
+    if MASKED:
+        page = tl.load(at, mask=known, other=0)
+    else:
+        page = tl.load(at)
+    return key, known, page * PAGE + place % PAGE
+
+
+@triton.jit
+def far(slot, stride, UNIT: tl.constexpr):
+    """``slot * stride`` as int64, of a stride that UNIT divides: two instructions, where the offset in units takes 32
+    bits."""
+    return (slot.to(tl.uint32) * (tl.multiple_of(stride, UNIT) // UNIT).to(tl.uint32)).to(tl.int64) * UNIT
+
+
+@triton.jit
+def scaled(weights, scale, ASM: tl.constexpr):
+    """``weights * scale``, float16 of one shape, two neighbours by one instruction where there may be PTX."""
+    if ASM != "":
+        weights, scale = tl.broadcast(weights, scale)
+        weights = tl.inline_asm_elementwise(
+            "mul.rn.f16x2 $0, $1, $2;", "=r,r,r", [weights, scale], dtype=tl.float16, is_pure=True, pack=2
+        )
+    else:
+        weights *= scale
+    return weights
+
+
+@triton.jit
+def neighbours(even, odd):
+    """[.., C] twice -> [.., 2 C]: even channels and odd ones in turn."""
+    both = tl.join(even, odd)
+    if len(even.shape) == 2:
+        both = tl.reshape(both, (even.shape[0], 2 * even.shape[1]))
+    else:
+        both = tl.reshape(both, (even.shape[0], even.shape[1], 2 * even.shape[2]))
+    return both
+
+
+@triton.jit
+def of_warps(x, WARPS: tl.constexpr):
+    """``x [R]`` or ``[R, C]`` for each of WARPS."""
+    if len(x.shape) == 1:
+        each = tl.broadcast_to(x[None, :], (WARPS, x.shape[0]))
+    else:
+        each = tl.broadcast_to(x[None, :, :], (WARPS, x.shape[0], x.shape[1]))
+    return each
+
+
+@triton.jit
+def shares_of_warps(most):
+    """The largest of each row's ``most [WARPS, R]``, exponents of 2, and what the sums of each warp count for."""
+    top = tl.max(most, 0)
+    base = tl.where(top == float("-inf"), 0.0, top)
+    return top, tl.exp2(most - base[None, :])
 
 
 @triton.jit

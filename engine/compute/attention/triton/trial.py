@@ -81,7 +81,7 @@ def compare(
 ) -> str | None:
     """Same as :func:`disagrees`, without the guard."""
     kind, widths, dtype, spec = traits.kind, traits.widths, traits.dtype, traits.spec
-    few, generator = few_rows.KERNELS.get(kind), torch.Generator().manual_seed(1)
+    few, generator = few_rows.named(kind, widths[0]), torch.Generator().manual_seed(1)
     more = few is not None and few.rows < launch.DECODE_ROWS
     for bits in ((4, 4), (2, 2)) if kind == "kivi" else ((16, 16),):
         for sequences, is_tree in [
@@ -118,7 +118,7 @@ def compare_merges(traits: AttnTraits, device: torch.device) -> str | None:
         kv = on(arenas(kind, widths, (4, 4) if kind == "kivi" else (16, 16), batch, dtype, generator), device)
         q = torch.randn(batch.host.T, traits.per_kv * kv.kv_heads, widths[0], generator=generator).to(device, dtype)
         there, arrived, stops = batch_on(batch, device), arrivals(device), [None, _packed_stop(batch).to(device)]
-        if kind not in few_rows.KERNELS:  # of these, ranges have another kernel
+        if few_rows.named(kind, widths[0]) is None:  # of these, ranges have another kernel
             stops = stops[1:] if kind == "kivi" else stops[:1]
         for stop, need_lse in product(stops, (True, False)):
             cut = launch.cut_of(q, kv, spec, there, None, stop)._replace(splits=4)

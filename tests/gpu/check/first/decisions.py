@@ -237,6 +237,41 @@ def attention(parts: Parts) -> Iterator[Decision]:
             yield Decision(f"keys of {kind}, {context}", do, f"{packed:.1f} µs, 16 bits {whole:.1f}")
 
 
+FORMS = {"one kernel for all kinds": "kernels.attend", "three kernels": "three kernels"}
+"""What else a step of one row may be done by, as `tests.gpu.bench_attention` calls it, and for the table."""
+
+
+def steps(parts: Parts) -> Iterator[Decision]:
+    """Below how many keys a step of one row is done by something else than the one kernel that is served."""
+    for kind in ("int4", "int8", "dense"):
+        about, contexts = f"a step over {kind}", at(parts, "attention", f"{kind}, a step") or {}
+        if not contexts:
+            yield Decision(about, "", absent(parts, "attention", f"{kind}, a step"))
+        for form, name in FORMS.items():
+            both = {
+                int(keys): (each["one kernel"]["microseconds"], each[form]["microseconds"])
+                for keys, each in contexts.items()
+                if "one kernel" in each and form in each
+            }
+            if not both:
+                continue
+            said = ", ".join(f"{keys}: {served:.1f} / {other:.1f} µs" for keys, (served, other) in both.items())
+            yield Decision(f"{about}, or by {name}", _below(name, both), said)
+
+
+def _below(name: str, both: Mapping[int, tuple[float, float]]) -> str:
+    """Where the form ``name`` is taken, by its microseconds after those of what is served, by numbers of keys."""
+    faster = {keys: other < (1 - GAIN) * served for keys, (served, other) in sorted(both.items())}
+    first = next((keys for keys, pays in faster.items() if not pays), None)
+    if first is None:
+        return f"take {name} up to {max(faster)} keys"
+    if not any(faster.values()):
+        return "keep what is served"
+    below = all(not pays for keys, pays in faster.items() if keys >= first)
+    where = f"below {first} keys" if below else f"at {', '.join(str(keys) for keys in faster if faster[keys])} keys"
+    return f"take {name} {where}"
+
+
 def chain(parts: Parts) -> Iterator[Decision]:
     served, apart = (number(parts, "chain", each, "us") for each in ("as served", "unfused"))
     if served is None:
@@ -343,7 +378,7 @@ def mixture(parts: Parts) -> Iterator[Decision]:
 
 
 RULES: tuple[Rule, ...] = (packaged, under_way, latency, hand_over, carve_out, one_row, resident, some_rows, attention,
-                           chain, early_layers, served, prompts, equal, mixture)  # fmt: skip
+                           steps, chain, early_layers, served, prompts, equal, mixture)  # fmt: skip
 
 
 def decided(parts: Parts) -> list[Decision]:

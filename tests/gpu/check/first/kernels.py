@@ -238,7 +238,8 @@ def some_rows(setting: Setting) -> Measures:
 
 
 def attention(setting: Setting) -> Measures:
-    """``figures["dense"][context][fewest keys of a split]`` and those of packed keys, in microseconds."""
+    """``figures["dense"][context][fewest keys of a split]`` and those of packed keys, in microseconds;
+    ``figures["int4, a step"][context][form]``, see `bench_attention.Step`, over the fewest keys first."""
     from engine.compute.attention.triton.launch import cut_of
     from tests.gpu import bench_attention
 
@@ -258,10 +259,24 @@ def attention(setting: Setting) -> Measures:
                 print(f"  {kind}, {context} keys, splits of {least}: {found[str(context)][str(least)]}", flush=True)
                 yield found
 
+    def step(kind: str) -> Iterator[dict[str, Any]]:
+        found: dict[str, Any] = {}
+        for context in (70, 200) if dry else bench_attention.STEP_CONTEXTS:
+            case = bench_attention.step(kind, context, dtype, device, dry)
+            for form, run in case.forms().items():
+                taken = bench_attention.microseconds([partial(run, kv) for kv in case.held], device)
+                found.setdefault(str(context), {})[form] = {"microseconds": taken}
+                print(f"  {kind}, a step over {context} keys, {form}: {taken:.2f} us", flush=True)
+                yield found
+
     contexts, packed = ((70,), (70,)) if dry else (CONTEXTS, PACKED_CONTEXTS)
+    first, *others = bench_attention.STEP_KINDS
     yield "dense", partial(of, "dense", contexts, KEYS[:: 2 if dry else 1])
+    yield f"{first}, a step", partial(step, first)
     for kind in PACKED:
         yield kind, partial(of, kind, packed, KEYS[:1])
+    for kind in others:
+        yield f"{kind}, a step", partial(step, kind)
 
 
 def early(setting: Setting) -> Measures:

@@ -30,7 +30,7 @@ PARTS = (
     Part(2, "boundary", 1, 3, "between two kernels of a graph; another carve-out of shared memory"),
     Part(3, "one-row", 3, 2, "tiles of the four matrices for one row"),
     Part(4, "rows", 2, 6, "tiles and splits for 8 to 64 rows"),
-    Part(5, "attention", 2, 4, "splits by their keys; packed keys"),
+    Part(5, "attention", 2, 4, "splits by their keys; packed keys; steps of one row"),
     Part(6, "chain", 3, 9, "microseconds a layer of eight layers"),
     Part(7, "early", 1, 8, "early launch against a sleeping producer; replays bit for bit"),
     Part(8, "engine", 5, 5, "1, 8 and 32 answers; kernels of a step; an 8-bit head"),

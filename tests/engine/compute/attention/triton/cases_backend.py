@@ -98,7 +98,8 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
     found = bench_attention.main(["--dry-run", "--kinds", "dense", "int4", "kivi 2", "--json", str(file)])
     assert {figure.what for figure in found} == {
         "dense", "int4", "kivi 2", "torch, paged", "torch, contiguous", "quest, 2 pages",
-        "write dense", "torch write dense", "write int4", "torch write int4",
+        "write dense", "torch write dense", "write int4", "torch write int4", "dense, one kernel",
+        "dense, three kernels", "int4, one kernel", "int4, one kernel for all kinds", "int4, three kernels",
     }  # fmt: skip
     assert all(figure.error < 1e-5 and figure.microseconds > 0 for figure in found)
     assert len(json.loads(file.read_text())["figures"]) == len(found)

@@ -209,6 +209,8 @@ DRAFTED, TWO = [(126, 4, False)], [(126, 2, False)]
         (DRAFTED, 256, 64, 3),
         (DRAFTED, 64, 128, 1),
         (TWO, 256, 32, 3),
+        (TWO, 96, 64, 2),
+        (FEW[:2], 80, 32, 1),
     ],
 )
 @pytest.mark.parametrize("kind", ["int8", "int4"])
@@ -219,10 +221,11 @@ def test_a_few_rows_over_codes(
     cases = cases_of(shapes, (8, 2), width)
     batch, q, kv = placed(cases, kind)
     plan = launch.plan(q, kv, AttnSpec(0.125), batch, need_lse=True, cut=TileConfig(16, keys, splits))
-    other = kind == "int4" and (width == 32 or shapes is DRAFTED)
-    assert plan.few is (None if other else few_rows.KERNELS[kind]), (
-        "of 4 bits two planes have 32 channels each, and eight rows are served"
+    other = kind == "int4" and (width % 32 or width == 32 or (width == 256 and shapes is DRAFTED))
+    assert plan.few is (None if other else few_rows.named(kind, width)), (
+        "of 4 bits two planes have 32 channels each, and eight rows of wide heads are served"
     )
+    assert launch.cut_of(q, kv, AttnSpec(0.125), batch, general=True).general
     compare(cases, AttnSpec(0.125), kind, TileConfig(16, keys, splits))
     for spec in (AttnSpec(0.125, 9), AttnSpec(0.125, None, 30.0)):
         assert launch.plan(q, kv, spec, batch).few is None, "a window or a cap is the other kernel's"
@@ -240,7 +243,7 @@ def test_codes_in_float16(kind: str) -> None:
     small = kv._replace(v_meta=kv.v_meta * 0.004)
     want, want_lse = reference.attend(large * q.half().float(), small, spec, batch, 0, True, None, None)
     plan = launch.plan(q.half(), small, spec, batch, need_lse=True, cut=TileConfig(16, 32, 2))
-    assert plan.few is few_rows.KERNELS[kind]
+    assert plan.few is few_rows.named(kind, 64)
     assert plan.keywords.get("MAGIC", few_rows.BYTES_MAGIC) == few_rows.BYTES_MAGIC
     scaled = launch.plan(q.half(), small, AttnSpec(1e-6 * large), batch, need_lse=True, cut=TileConfig(16, 32, 2))
     found, lse = launch.run(scaled, q.half(), small, True)
