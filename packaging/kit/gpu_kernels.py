@@ -19,8 +19,8 @@ from kit.layout import PROGRAM, ROOT, internal
 
 PLACE, TRITONS = ROOT / "build" / "kernels", ROOT / "build" / "tritons"
 LISTS = ROOT / "engine" / "services" / "packs" / "lists"
-LIMIT = 120_000_000
-"""Bytes that all kernels of a package may take."""
+LIMIT = 150_000_000
+"""Bytes that all kernels of a package may take: 63 MB were measured for one Triton, of which there may be two."""
 
 
 def compile_with(wheel: Wheel, place: Path, tritons: Path, *arguments: str) -> None:
