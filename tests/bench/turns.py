@@ -34,7 +34,7 @@ class MemorySpeed:
 
     def __call__(self) -> float:
         """Bytes a second, within some 60 ms."""
-        return in_a_thread(lambda: read_speed(self._data, _LOOK_SECONDS))
+        return in_a_thread(lambda: read_speed(self._data.device, self._data, _LOOK_SECONDS))
 
 
 class Turn(msgspec.Struct, frozen=True):

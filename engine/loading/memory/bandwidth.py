@@ -54,7 +54,7 @@ def in_a_thread(measure: Callable[[], float]) -> float:
 
 
 def _measured(device: torch.device, size: int, stopped: Callable[[], bool]) -> float:
-    return read_speed(filled_buffer(device, size, stopped), _BUDGET_SECONDS, stopped)
+    return read_speed(device, filled_buffer(device, size, stopped), _BUDGET_SECONDS, stopped)
 
 
 def filled_buffer(device: torch.device, size: int = 0, stopped: Callable[[], bool] = _never) -> Tensor:
@@ -76,13 +76,12 @@ def filled_buffer(device: torch.device, size: int = 0, stopped: Callable[[], boo
     return data
 
 
-def read_speed(data: Tensor, budget: float, stopped: Callable[[], bool] = _never) -> float:
-    """Bytes a second at which ``data`` is read, the best of the passes over it that begin within ``budget`` seconds.
+def read_speed(device: torch.device, data: Tensor, budget: float, stopped: Callable[[], bool] = _never) -> float:
+    """Bytes a second at which a device reads its ``data``, the best of the passes that begin within ``budget`` seconds.
 
     On a processor in this very thread, which :func:`in_a_thread` tells about. Raises :class:`MeasurementStopped` soon
     after ``stopped`` says so.
     """
-    device = data.device
     data.sum()
     # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
     passes = _GPU_PASSES if devices.traits(device).gpu else 1
