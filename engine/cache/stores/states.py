@@ -69,6 +69,7 @@ class StateRuns(NamedTuple):
         self.begins[:] = np.searchsorted(runs[:, 0], row_start)
         if self.parents is not None:
             self.parents[:] = np.arange(-1, len(self.parents) - 1) if step.parents is None else step.parents
+            self.parents[runs[:, 0]] = -1  # a run's first row goes on from what its state was
 
 
 class StateStore(PagedStore):

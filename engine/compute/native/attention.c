@@ -5,8 +5,9 @@
  * values become float32 once, keys with a lane for each, and are multiplied with up to six queries at a time, so that sums
  * stay in registers; sums so far are rescaled when a larger score appears (Milakov and Gimelshein 2018; Dao et al. 2022).
  * Parts are merged in their order. Scores and sums are added up in the order of channels and keys, in float32: a row's
- * bits depend on its keys alone, neither on other rows and heads nor on the number of threads. (Packed keys and values of
- * few rows are attention_packed.c's, which adds up in another order.)
+ * bits depend on its keys alone, neither on other rows and heads nor on the number of threads, as long as the keys and values
+ * that those see are finite. (What QUEST reads is one part. Packed keys and values of few rows are attention_packed.c's,
+ * which adds up in another order.)
  */
 #include "attention.h"
 #include "attention_packed.h"
@@ -287,7 +288,7 @@ INLINE void see_keys(Lot *lot, int r, int64_t first, int64_t stop, const int64_t
     if (stop > lot->end) lot->end = stop;
 }
 
-/* The keys [from, stop) that a task's queries see, within one part. */
+/* The keys [from, stop) that a task's queries see, as one part. */
 static void attend_part(const Source *s, Held *held, const int32_t *pages, int64_t kv_head, int64_t from, int64_t stop,
                         int64_t last) {
     for (int64_t i = 0; i < held->lots; i++)

@@ -329,7 +329,9 @@ class NativeLibrary:
         self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, ancestors: Tensor, keys: KeyLimits
     ) -> tuple[Tensor, Tensor]:
         """``rows [T, 3]`` and ``trees [T, 2]`` int64 as :meth:`attend` takes them, of a step with trees: ``ancestors
-        [T]`` int64, see `Batch`. The rest as for :meth:`chain_rows`; ``keys`` are limits on what rows see."""
+        [T]`` int64, see `Batch`. The rest as for :meth:`chain_rows`; ``keys`` are limits on what rows see, which no
+        tape keeps."""
+        assert current() is None or all(each is None for each in keys[:2])
         rows, trees = (torch.empty(len(ancestors), width, dtype=torch.int64) for width in (3, 2))
         bounds = [None if each is None else np.ascontiguousarray(each, dtype=np.int64) for each in keys[:2]]
         limits = (None if each is None else each.ctypes.data for each in bounds)

@@ -126,7 +126,7 @@ static void quest_task(const void *of, int64_t task) {
         __atomic_store_n(r->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* As attend_rows, for PLAIN keys and rows with chosen pages; lse is not NULL. Nonzero where memory ran out. */
+/* As attend_rows, for PLAIN keys and rows with chosen pages. Nonzero where memory ran out. */
 EXPORT int quest_rows(const Quest *z, int threads) {
     const Attend *a = &z->attend;
     const int64_t group = a->heads / a->kv_heads, parts = (group + HEADS_RANKED - 1) / HEADS_RANKED;

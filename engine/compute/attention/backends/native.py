@@ -1,6 +1,7 @@
 """Attention in Kvasir's native code (native/attention.c), on a CPU: decoding, the checking of drafts, and prompts.
 
-It reads pages where they lie and keeps weights and sums in float32. A row's bits depend on its keys alone.
+It reads pages where they lie and keeps weights and sums in float32. A row's bits depend on its keys alone; of packed
+keys and values also on whether more than 16 rows of its sequence run.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class NativeAttention(AttentionBackend):
         if problem.shared:
             return "keys that its rows share stay in the processor's cache, which is faster than a second call"
         if problem.batch_invariant:
-            return "its last bits depend on how many rows of a sequence run together"
+            return "a drafted tree's rows have other last bits than a chain's"
         if problem.spec.softcap is not None:
             return "it has no softcap"
         k_width, v_width = problem.head_dims
@@ -95,6 +96,7 @@ class NativeAttention(AttentionBackend):
             rows, trees = self._library.tree_rows(*real, window, batch.ancestors[: batch.host.T], keys)
             made[key] = _Rows(rows, trees, keys)
         elif key not in made and batch.host.frozen:
+            assert (keys.first, keys.stop) == (None, None), "a frozen batch has no limits"
             made[key] = _Rows(self._library.chain_rows(*tables, window, batch.host.T), None, keys)
         elif key not in made:  # the ranges are kept, so that no others are given their ids
             host = batch.host
