@@ -44,7 +44,7 @@ class Gated:
     def of(self, gate_up: Linear, x: Tensor) -> Tensor:
         """``x [T, K]`` -> ``[T, I]``, gated products of a layer of gates and ups, by its own kernel where it has one
         that gates."""
-        found = gate_up.forward_within(x, Surroundings(gating=self.kind)) if x.is_cuda else None
+        found = gate_up.forward_within(x, Surroundings(gating=self.kind))
         return self(gate_up(x)) if found is None else found
 
     def __call__(self, gate_up: Tensor) -> Tensor:

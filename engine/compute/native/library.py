@@ -67,7 +67,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "tree_rows": (None, _ADDRESS, _ADDRESS, *(_SIZE,) * 3, *(_ADDRESS,) * 3, _INT, _ADDRESS, _ADDRESS, _INT),
     "chain_rows": (None, _ADDRESS, _ADDRESS, _SIZE, _SIZE, _SIZE, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
-    "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _ADDRESS, _INT),
+    "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _ADDRESS, _INT, _INT),
     "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
     "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "delta_rule": (_INT, _ADDRESS, _INT),
@@ -110,17 +110,26 @@ class NativeLibrary:
             raise MemoryError(f"{what} ran out of memory.")
 
     def matmul(
-        self, weights: WeightLanes, x: Tensor, digits: int, dtype: torch.dtype, refined: Tensor | None = None
+        self,
+        weights: WeightLanes,
+        x: Tensor,
+        digits: int,
+        dtype: torch.dtype,
+        refined: Tensor | None = None,
+        gating: str = "",
     ) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in ``dtype``, one of these.
 
         x is quantised in so many ``digits`` of 8 bits (products.h). Where that is one, spans of 32 input features with
-        a 1 in ``refined [in_features / 32]`` uint8 get a second one.
+        a 1 in ``refined [in_features / 32]`` uint8 get a second one. With a ``gating`` of :data:`GATINGS` the result is
+        what :meth:`gate` makes of that, bit for bit: ``[T, out_features / 2]``, which is a multiple of 64.
         """
         assert refined is None or (digits == 1 and len(refined) * 32 == x.shape[1])
-        out = x.new_empty(x.shape[0], weights.out_features, dtype=dtype)
+        width = weights.out_features // 2 if gating else weights.out_features
+        out = x.new_empty(x.shape[0], width, dtype=dtype)
         source, target = (x.data_ptr(), x.dtype == torch.bfloat16), (out.data_ptr(), dtype == torch.bfloat16)
-        shape = (len(x), digits, None if refined is None else refined.data_ptr())
+        by = GATINGS.index(gating) if gating else -1
+        shape = (len(x), digits, None if refined is None else refined.data_ptr(), by)
         self._run("lanes_matmul", "The native product", ctypes.addressof(weights), *source, *target, *shape)
         return out
 

@@ -1,6 +1,7 @@
 /* See products.h. */
 #include "products.h"
 #include "books.h"
+#include "rows.h"
 #include "simd.h"
 #include "threads.h"
 
@@ -480,6 +481,17 @@ static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
     fetch_means(w, block, k + CHUNK);
 }
 
+/* Ask for rows [first, stop) of ``all``'s share of the codes behind a chunk, which follow it in both planes: codes are unpacked
+ * at once for many rows, and would be waited for at the beginning of each chunk. */
+INLINE void fetch_next(int64_t kind, const Chunk *c, int64_t first, int64_t stop, int64_t all) {
+    const int64_t lines = c->units * BLOCK / LINE; /* for each bit of a code */
+    const int bits = code_bits(kind), above = high_bits(kind);
+    for (int64_t i = lines * bits * first / all; i < lines * bits * stop / all; i++)
+        __builtin_prefetch(c->codes + lines * bits * LINE + i * LINE, 0, 2);
+    for (int64_t i = lines * above * first / all; i < lines * above * stop / all; i++)
+        __builtin_prefetch(c->high + lines * above * LINE + i * LINE, 0, 2);
+}
+
 /* Units [first, stop) of a chunk whose codes are held as ``kind``. */
 INLINE Chunk part_of(const Chunk *c, int64_t kind, int64_t spans, int64_t first, int64_t stop) {
     Chunk part = *c;
@@ -516,6 +528,7 @@ static void block_product(const Lanes *w, int64_t block, const void *x, int64_t 
                 const Lot lot = lot_of(first + r, all);
                 const Product product = products[lot.width > 4 ? 4 : lot.width - 1];
                 product(&work.chunk, quantised_at((void *)x, lot, K, spans), k / UNIT, totals + r * BLOCK);
+                if (unpacked && !table && !w->book_type) fetch_next(w->kind, &held, r, r + lot.width, rows);
                 if (refined) {
                     const Quantised second = quantised_at(second_digits((void *)x, all, K, spans), lot, K, spans);
                     const uint8_t *units = refined + k / UNIT;
@@ -535,21 +548,42 @@ static void block_product(const Lanes *w, int64_t block, const void *x, int64_t 
 /* The first of some values, at most 64, from place ``at`` on of out, which is in either type. */
 INLINE void put_values(void *out, int64_t at, const float *values, int64_t count, int bfloat16) {
     uint16_t rounded[BLOCK];
+    if (count == BLOCK) { /* a whole block needs no call to copy it */
+        for (int64_t i = 0; bfloat16 && i < BLOCK; i += LANES) put_bfloat16((uint16_t *)out + at + i, floats_at(values + i));
+        for (int64_t i = 0; !bfloat16 && i < BLOCK; i += LANES) put_floats((float *)out + at + i, floats_at(values + i));
+        return;
+    }
     for (int64_t i = 0; bfloat16 && i < count; i += LANES) put_bfloat16(rounded + i, floats_at(values + i));
     if (bfloat16) memcpy((uint16_t *)out + at, rounded, (size_t)count * sizeof *rounded);
     else memcpy((float *)out + at, values, (size_t)count * sizeof *values);
 }
 
-/* The digits of rows [row, row + rows) in totals, added up, into out [.., N]. */
-static void write_rows(const Lanes *w, int64_t block, const float *totals, int64_t row, int64_t rows, int digits, void *out,
-                       int bfloat16) {
-    const int64_t left = w->out_features - block * BLOCK, width = left < BLOCK ? left : BLOCK;
-    for (int64_t r = 0; r < rows; r++, totals += digits * BLOCK) {
-        float sums[BLOCK];
-        memcpy(sums, totals + (digits - 1) * BLOCK, sizeof sums);
-        for (int d = digits - 2; d >= 0; d--)
-            for (int n = 0; n < BLOCK; n++) sums[n] += totals[d * BLOCK + n];
-        put_values(out, (row + r) * w->out_features + block * BLOCK, sums, width, bfloat16);
+/* A row's digits in totals, added up. */
+INLINE const float *row_of(const float *totals, int digits, float sums[BLOCK]) {
+    if (digits == 1) return totals;
+    memcpy(sums, totals + (digits - 1) * BLOCK, BLOCK * sizeof *sums);
+    for (int d = digits - 2; d >= 0; d--)
+        for (int n = 0; n < BLOCK; n++) sums[n] += totals[d * BLOCK + n];
+    return sums;
+}
+
+/* Rows [row, row + rows) of a block, whose digits are in totals, into out [.., N]. */
+static void write_rows(const Matmul *m, int64_t block, const float *totals, int64_t row, int64_t rows) {
+    const int64_t N = m->w->out_features, left = N - block * BLOCK, width = left < BLOCK ? left : BLOCK;
+    float sums[BLOCK];
+    for (int64_t r = 0; r < rows; r++, totals += m->digits * BLOCK)
+        put_values(m->out, (row + r) * N + block * BLOCK, row_of(totals, m->digits, sums), width, m->out_bfloat16);
+}
+
+/* The same of a block of gates and of what they let through, each rounded as if it had been written; out [.., N / 2]. */
+static void write_gated(const Matmul *m, int64_t block, const float *gates, const float *ups, int64_t row, int64_t rows) {
+    const int64_t each = m->out_bfloat16 ? 2 : 4, step = m->digits * BLOCK;
+    float sums[BLOCK], pair[2 * BLOCK];
+    for (int64_t r = 0; r < rows; r++, gates += step, ups += step) {
+        put_values(pair, 0, row_of(gates, m->digits, sums), BLOCK, m->out_bfloat16);
+        put_values(pair, BLOCK, row_of(ups, m->digits, sums), BLOCK, m->out_bfloat16);
+        gate_numbers(m->gating, m->out_bfloat16, pair, 0, BLOCK, 0, 0,
+                     (char *)m->out + ((row + r) * (m->w->out_features / 2) + block * BLOCK) * each);
     }
 }
 
@@ -567,7 +601,13 @@ void panel_product(const void *of, int64_t i) {
     const int64_t now = left < m->panel ? left : m->panel;
     float totals[PANEL * BLOCK] __attribute__((aligned(64)));
     block_product(m->w, block, m->quantised, first, now, m->all, m->tables, m->refined, totals);
-    write_rows(m->w, block, totals, first / m->digits, now / m->digits, m->digits, m->out, m->out_bfloat16);
+    if (m->gating < 0) {
+        write_rows(m, block, totals, first / m->digits, now / m->digits);
+        return;
+    }
+    float ups[PANEL * BLOCK] __attribute__((aligned(64)));
+    block_product(m->w, m->blocks + block, m->quantised, first, now, m->all, m->tables, m->refined, ups);
+    write_gated(m, block, totals, ups, first / m->digits, now / m->digits);
 }
 
 int64_t matmul_bytes(const Lanes *w, int64_t rows, int digits, const uint8_t *refined) {
@@ -582,18 +622,21 @@ Matmul matmul_of(const Lanes *w, const void *x, int bfloat16, void *out, int out
         .w = w, .x = x, .quantised = quantised, .out = out, .refined = refined, .all = all, .panel = panel,
         .pieces = (w->in_features + PIECE - 1) / PIECE, .panels = (all + panel - 1) / panel, .blocks = blocks_of(w),
         .bfloat16 = bfloat16, .out_bfloat16 = out_bfloat16, .digits = digits, .tables = digits > 1 ? (int)w->table_count : 1,
+        .gating = -1,
     };
 }
 
 /* out [rows, N] = x [rows, K] W^T, x quantised in so many digits (1 to 3); either is bfloat16 or else float32. Where there
- * is one digit, ``refined`` [K / 32] has a 1 for the units that get a second one; it may be NULL. 0, or 1 where memory ran
- * out. */
+ * is one digit, ``refined`` [K / 32] has a 1 for the units that get a second one; it may be NULL. With a ``gating`` of rows.h
+ * out is [rows, N / 2], and N a multiple of 128; it is -1 for none. 0, or 1 where memory ran out. */
 EXPORT int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
-                        const uint8_t *refined, int threads) {
+                        const uint8_t *refined, int gating, int threads) {
     if (!rows) return 0;
     void *quantised = scratch((size_t)matmul_bytes(w, rows, digits, refined));
     if (!quantised) return 1;
-    const Matmul m = matmul_of(w, x, bfloat16, out, out_bfloat16, rows, digits, refined, quantised);
+    Matmul m = matmul_of(w, x, bfloat16, out, out_bfloat16, rows, digits, refined, quantised);
+    m.gating = gating;
+    if (gating >= 0) m.blocks /= 2;
     threads = product_threads(w->in_features * w->out_features, threads);
     share_out(quantise_piece, &m, rows * m.pieces, m.all * w->in_features < WORTH_SHARING ? 1 : threads);
     share_out(panel_product, &m, m.panels * m.blocks, threads);

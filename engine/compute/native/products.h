@@ -69,6 +69,7 @@ typedef struct {
     const uint8_t *refined;
     int64_t all, panel, pieces, panels, blocks; /* all: virtual rows (digits of rows); panel: those of each */
     int bfloat16, out_bfloat16, digits, tables;
+    int gating; /* what rows.h names: out [rows, N / 2] is that of the two halves of the products; -1: out is these */
 } Matmul;
 
 Matmul matmul_of(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,

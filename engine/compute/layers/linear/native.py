@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.base.host_memory import WEIGHTS
 from engine.compute.layers.linear import ggml_codebooks
 from engine.compute.layers.linear.affine import CHUNK, PER_WORD, AffineWeights, chunks
-from engine.compute.layers.linear.base import LinearShape, PackedLinear, Target
+from engine.compute.layers.linear.base import LinearShape, PackedLinear, Surroundings, Target
 from engine.compute.layers.linear.coded import CodedWeights, each
 from engine.compute.layers.linear.ggml import GgmlWeights
 from engine.compute.layers.linear.ggml_blocks import (
@@ -50,7 +50,7 @@ from engine.compute.layers.linear.ggml_blocks import (
 )
 from engine.compute.layers.linear.int8 import Int8Rows
 from engine.compute.layers.linear.table import TableWeights
-from engine.compute.native.library import NativeLibrary, WeightLanes, declines, loaded
+from engine.compute.native.library import GATINGS, NativeLibrary, WeightLanes, declines, loaded
 
 PATH = "native product on CPU"
 BLOCK = 64
@@ -206,7 +206,19 @@ class NativeLinear(PackedLinear):
         digits = _DIGITS[self.numerics.activations]
         return 2 if digits == 1 and self.numerics.refines and self.refined is not None else digits
 
-    def _product(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward_within(self, x: Tensor, around: Surroundings) -> Tensor | None:
+        return None if self.declines_within(x, around) is not None else self._product(x, x.dtype, around.gating)
+
+    def declines_within(self, x: Tensor, around: Surroundings) -> str | None:
+        if around != Surroundings(gating=around.gating) or around.gating not in GATINGS:
+            return "on a processor only gates are computed with a product"
+        if len(x) <= FEW_ROWS:
+            return "few rows wait for weights, which are read in their order"
+        if self.bias is not None or self.out_features % (2 * BLOCK):
+            return f"gates are computed with blocks of {BLOCK} features without a bias"
+        return None
+
+    def _product(self, x: Tensor, dtype: torch.dtype, gating: str = "") -> Tensor:
         numerics, x = self.numerics, self.ordered(x)
         if numerics.observer is not None:
             numerics.observer(self, x)
@@ -214,7 +226,7 @@ class NativeLinear(PackedLinear):
         if len(x) > FEW_ROWS and numerics.refines and not numerics.batch_invariant:
             digits = _DIGITS[numerics.activations]
             refined = self.refined if digits == 1 else None
-        out = self._library.matmul(self._weights, x, digits, dtype, refined)
+        out = self._library.matmul(self._weights, x, digits, dtype, refined, gating)
         return out if self.bias is None else out.add_(self.bias)
 
     def rows(self, features: Tensor, dtype: torch.dtype) -> Tensor:

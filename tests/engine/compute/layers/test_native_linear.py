@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.compute.layers.activation import Gated
 from engine.compute.layers.linear import choose
-from engine.compute.layers.linear.base import LinearShape, PackedLinear, Target
+from engine.compute.layers.linear.base import LinearShape, PackedLinear, Surroundings, Target
 from engine.compute.layers.linear.blockwise import BlockwiseLinear
 from engine.compute.layers.linear.ggml import GgmlEmbedding, GgmlWeights
 from engine.compute.layers.linear.ggml_blocks import BLOCKS, IQ2_XS, IQ4_NL, Q4_K, Q6_K, TQ1_0
@@ -156,6 +157,52 @@ def test_refined_spans_have_16_bits_and_the_others_8(name: str, kernel: torch.dt
     refined = layer(x)
     layer.numerics.refines = False
     assert torch.equal(refined, layer(x))
+
+
+@pytest.mark.usefixtures("_threads")
+@pairs(
+    packed={
+        "int4": lambda: int4(Affine(128, 512, 64, 11), Affine(128, 512, 64, 11)),
+        "coded": lambda: coded(8, 384, 256, 64, order=True),
+        "table": lambda: table(256, 512, 64),
+        "Q6_K": lambda: ggml(Q6_K, 256, 512),
+    },
+    activations=[8, 16, 32],
+    gating=["silu", "gelu_tanh"],
+    refines=[False, True],
+    dtype=[FP32, BF16],
+    _threads=[1, 2],
+    kernel=at_hand(),
+    indirect=["_threads", "kernel"],
+)
+def test_gates_with_the_product_are_those_after_it(
+    packed: Callable[[], Packed], activations: int, gating: str, refines: bool, dtype: torch.dtype, kernel: torch.dtype
+) -> None:
+    """Bit for bit, in panels of every kind."""
+    layer, numerics = build(packed(), dtype, activations), Numerics()
+    layer.numerics.refines = refines
+    layer.refined = (torch.rand(layer.in_features // UNIT) < 0.4).to(torch.uint8)
+    for rows in (9, 33, 300):
+        x = torch.randn(rows, layer.in_features).to(dtype)
+        found = layer.forward_within(x, Surroundings(gating=gating))
+        assert found is not None
+        assert torch.equal(found, Gated(gating, numerics)(layer(x))), rows
+
+
+def test_gates_after_products_of_other_kinds() -> None:
+    even, odd, biased = (int4(Affine(256, 128, 32)), int4(Affine(192, 128, 32)), int4(Affine(256, 128, 32)))
+    many, few, around = torch.randn(9, 128), torch.randn(8, 128), Surroundings(gating="silu")
+    layer = build(even, FP32)
+    assert layer.declines_within(many, around) is None
+    reasons = [
+        layer.declines_within(few, around),
+        layer.declines_within(many, Surroundings(gating="gelu")),
+        layer.declines_within(many, Surroundings(torch.ones(128), gating="silu")),
+        build(odd, FP32).declines_within(many, around),
+        build(biased, FP32, bias=torch.ones(256)).declines_within(many, around),
+    ]
+    assert all(reasons)
+    assert layer.forward_within(few, around) is None
 
 
 @each_kernel
