@@ -193,6 +193,11 @@ class EngineOptions:
         return self.values[keys.OUTPUT_HEAD] == "int8" and not catalogue.idle(keys.OUTPUT_HEAD, self.values)
 
     @property
+    def tables_in_file(self) -> bool:
+        """True if token tables that are only looked up stay in the model's file, on a processor."""
+        return self.values[keys.TOKEN_TABLE] == "file"
+
+    @property
     def packing(self) -> str:
         """Format of packed weights in memory, one of :data:`engine.formats.source.Packing`."""
         if self.values[keys.WEIGHTS] == "16bit":

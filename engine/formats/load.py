@@ -76,6 +76,8 @@ class Checkpoint:
     """Method that packs linear layers while they are loaded; see :meth:`quantised`."""
     int8_head: bool = False
     """The output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
+    tables_in_file: bool = False
+    """On a processor, token tables stay in the file where nothing reads them whole."""
     vision: VisionPart | None = None
     """The vision tower, which :func:`engine.formats.vision.load_tower` reads."""
     pooling: Pooling | None = None
@@ -225,7 +227,8 @@ class Checkpoint:
 
         quantiser = Quantiser(self.quantise, device, tick, fetch) if self.quantise is not None else None
         head = Quantiser("int8", device, tick, stay=()) if self.int8_head else None
-        return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing, head))
+        settings = LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing, head)
+        return self._source(settings._replace(tables_in_file=self.tables_in_file))
 
     def _source(self, settings: LoadSettings) -> WeightSource:
         return CheckpointSource(self.files, self.config.quantisation, settings)

@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.base.collector import no_collection
 from engine.base.errors import CheckpointError
 from engine.base.files import SAFETENSORS_HEADER, read_json, regular_size, unreadable
+from engine.formats.mapped import mapped_range
 
 MAX_NAME = 1000
 MAX_INDEX = 32 << 20
@@ -208,6 +209,22 @@ class TensorFiles:
             raw = bytearray(buffer[entry.start : entry.start + entry.size])
             return torch.frombuffer(raw, dtype=entry.dtype, count=entry.numel).view(entry.shape)
         return torch.frombuffer(buffer, dtype=entry.dtype, count=entry.numel, offset=entry.start).view(entry.shape)
+
+    def stays(self, name: str) -> bool:
+        """True if :meth:`in_file` gives the numbers of :meth:`view`: not where they are read as others, or copied."""
+        entry = self.entries[name]
+        return entry.numel > 0 and entry.start % entry.dtype.itemsize == 0
+
+    def in_file(self, name: str) -> Tensor:
+        """Same as :meth:`view`, in a map of its own, to be kept after :meth:`close`; the others' memory is not tied to
+        it. Raises :class:`CheckpointError`."""
+        entry = self.entries[name]
+        try:
+            return mapped_range(entry.file, entry.start, entry.size).view(entry.dtype).view(entry.shape)
+        except ValueError:
+            raise _truncated(entry.file, entry.start + entry.size, entry.file.stat().st_size) from None
+        except OSError as error:
+            raise CheckpointError(f"{entry.file} cannot be read ({error.strerror}). Check the file.") from error
 
     def close(self) -> None:
         """Let go of the maps; views that are still held keep theirs."""

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from engine.base.errors import CheckpointError
-from engine.compute.layers.embedding import TokenTable
+from engine.compute.layers.embedding import StoredEmbedding, TokenTable
 from engine.compute.layers.linear import choose, ggml
 from engine.compute.layers.linear.base import Linear, Target
 from engine.compute.layers.linear.dense import Concatenated, Dense
 from engine.compute.layers.linear.triton.experts import stacked
 from engine.compute.layers.numerics import Numerics
 from engine.config.model import Quantisation
+from engine.formats.mapped import stays_mapped
 from engine.formats.quantised.layouts import PackedModule, ggml_layer
 from engine.formats.quantised.quantisation import FORMATS
 from engine.formats.quantised.quantise import Module, Quantiser
@@ -63,6 +64,7 @@ class LoadSettings(NamedTuple):
 
     ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise. ``quantiser``
     packs modules that are dense in a file without packed ones, ``head_quantiser`` an output head that is dense.
+    ``tables_in_file``: on a processor, token tables stay there where nothing reads them whole.
     """
 
     device: torch.device
@@ -73,6 +75,7 @@ class LoadSettings(NamedTuple):
     quantiser: Quantiser | None = None
     computing: torch.device = CPU
     head_quantiser: Quantiser | None = None
+    tables_in_file: bool = False
 
 
 class Source(ABC):
@@ -91,17 +94,19 @@ class Source(ABC):
         self._planning = self.device.type == "meta"
         device = settings.computing if self._planning else self.device
         self._target = Target(self.dtype, device, self.numerics, native=self.weights == "4bit")
+        self._tables_in_file = settings.tables_in_file and stays_mapped(device)
 
     def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
         if isinstance(table, ggml.GgmlEmbedding):
             return choose.tied_head(table, self._target)
-        tied = table if isinstance(table, Tensor) else None
+        tied = table if isinstance(table, Tensor | StoredEmbedding) else None
         if self._head_quantiser is not None:
-            quantised = self._quantised_head(self._head_quantiser, tied, rows, columns)
+            whole = tied.whole() if isinstance(tied, StoredEmbedding) else tied
+            quantised = self._quantised_head(self._head_quantiser, whole, rows, columns)
             if quantised is not None:
                 return quantised
         if tied is not None:
-            head = Dense(tied, None, self.numerics)
+            head = Dense(tied.read_in() if isinstance(tied, StoredEmbedding) else tied, None, self.numerics)
             head.tied = True
             return head
         return self.linear("", (HEAD,), [rows], columns, False)
@@ -161,10 +166,16 @@ class CheckpointSource(Source):
         self._used(name)
         return tensor.to(self.device, torch.float32, copy=True).view(shape)
 
-    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
-        tensor = self._floating(name, (rows, columns)).to(self.device, self.dtype, copy=True)
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
+        tensor = self._floating(name, (rows, columns))
+        table: Tensor | TokenTable
+        if self._tables_in_file and self.files.stays(name):
+            stored = self._empty(rows, columns) if self._planning else self.files.in_file(name)
+            table = StoredEmbedding(stored, self.dtype, self.device)
+        else:
+            table = tensor.to(self.device, self.dtype, copy=True)
         self._used(name)
-        return tensor
+        return table
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         return self._linear(self._modules(prefix, names, sizes, in_features, bias), in_features)

@@ -19,6 +19,7 @@ from engine.compute.native.library import declines as native_declines
 from engine.compute.native.proof import machine_declines
 from engine.compute.sampling import device
 from engine.compute.sampling.sampler import by_torch
+from engine.formats.mapped import stays_mapped
 from engine.loading.model import LoadedModel
 from engine.loading.runners import quantises_activations, resident_reasons
 from engine.protocol import keys
@@ -41,6 +42,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
     else:
         declined = native_declines(lm.dtype, model.device)
     has: dict[Capability, bool] = {
+        "table apart": stays_mapped(model.device) and (not lm.head.tied or lm.config.layer_inputs > 0),
         "layer windows": 0 < arenas.window_of(lm.config, KVKind(windowed=True)) < model.limit,
         "native kernel": declined is None,
         "quantised activations": quantises_activations(lm),

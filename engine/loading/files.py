@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +31,9 @@ class ModelFiles(NamedTuple):
     tools: ToolStyle
 
     @classmethod
-    def open(cls, path: str, context: int | None) -> ModelFiles:
+    def open(cls, path: str, context: int | None, tables_in_file: bool = False) -> ModelFiles:
         """Raises :class:`CheckpointError`."""
-        checkpoint = open_checkpoint(path).for_context(context)
+        checkpoint = replace(open_checkpoint(path).for_context(context), tables_in_file=tables_in_file)
         tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
         channels, ends = channel_style(tokenizer, template.source), checkpoint.end_ids(tokenizer)
         eos_ids = channels.eos(ends) if channels is not None else ends

@@ -51,11 +51,11 @@ class CheckpointLoader:
             asked = command.options
             _check(asked)
             place = DevicePlacement.choose(asked, self._device, cast(Packing, options.packing), options.kv_kind)
-            files = ModelFiles.open(command.path, asked.context)
+            files = ModelFiles.open(command.path, asked.context, options.tables_in_file)
             given = Path(command.draft) if command.draft else None
             is_heads = given is not None and kind_of(given, paths.copies_folder()) is not None
             own, trained = files.heads_folders
-            draft = DraftPart.find("" if is_heads else command.draft, files.tokenizer, asked)
+            draft = DraftPart.find("" if is_heads else command.draft, files.tokenizer, asked, options.tables_in_file)
             heads = HeadsPart.find(files, given if is_heads else None, trained)
             layers = read_choice([own, *([trained] if trained is not None else [])], files.checkpoint.config.num_layers)
             target, ignored = TargetPart.find(files, layers, asked.quantise, options.int8_head)

@@ -1560,6 +1560,10 @@
         <translation>N-Gramme zuerst</translation>
     </message>
     <message>
+        <source>Only on a processor, and not on Windows, does a token table stay in its file, and not where it is the output head too, which is read whole for every token.</source>
+        <translation>Nur auf einem Prozessor, und nicht unter Windows, bleibt eine Token-Tabelle in ihrer Datei, und nicht dort, wo sie zugleich der Ausgabekopf ist, der für jedes Token ganz gelesen wird.</translation>
+    </message>
+    <message>
         <source>Passkeys found in 100k tokens</source>
         <translation>Gefundene Codes in 100k Token</translation>
     </message>
@@ -1656,6 +1660,10 @@
         <translation>TOVA</translation>
     </message>
     <message>
+        <source>The token table has a row of numbers for every token of the vocabulary, and a step reads the rows of its tokens alone. Left in the model&apos;s file it takes no memory of the engine&apos;s: the system holds what was read for as long as nothing else wants the room.</source>
+        <translation>Die Token-Tabelle hat für jedes Token des Vokabulars eine Zeile von Zahlen, und ein Schritt liest nur die Zeilen seiner Token. In der Datei des Modells belassen braucht sie keinen Speicher der Engine: Das System behält Gelesenes, solange nichts anderes den Platz braucht.</translation>
+    </message>
+    <message>
         <source>Throughput against batch size, Llama-3.1-8B on an H100</source>
         <translation>Durchsatz nach Stapelgröße, Llama-3.1-8B auf einer H100</translation>
     </message>
@@ -1682,6 +1690,10 @@
     <message>
         <source>Time per token on an RTX 4090</source>
         <translation>Zeit je Token auf einer RTX 4090</translation>
+    </message>
+    <message>
+        <source>Token table</source>
+        <translation>Token-Tabelle</translation>
     </message>
     <message>
         <source>Tokens per step of Vicuna 13B on MT-bench, greedy</source>
@@ -2144,6 +2156,14 @@
         <translation>Grammatik</translation>
     </message>
     <message>
+        <source>in memory</source>
+        <translation>im Speicher</translation>
+    </message>
+    <message>
+        <source>in the file</source>
+        <translation>in der Datei</translation>
+    </message>
+    <message>
         <source>inter-token latency of other answers during a long prefill</source>
         <translation>Latenz zwischen Token anderer Antworten, während ein langer Prompt gelesen wird</translation>
     </message>
@@ -2230,6 +2250,10 @@
     <message>
         <source>memory</source>
         <translation>Speicher</translation>
+    </message>
+    <message>
+        <source>memory of the weights</source>
+        <translation>Speicher der Gewichte</translation>
     </message>
     <message>
         <source>memory of the weights, and bytes read per token</source>

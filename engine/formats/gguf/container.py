@@ -20,6 +20,7 @@ from engine.base.files import regular_size, unreadable
 from engine.formats.gguf.find import PART
 from engine.formats.gguf.metadata import AGAIN, Reader, Value
 from engine.formats.gguf.types import FLOATING, TYPES
+from engine.formats.mapped import mapped_range
 
 VERSIONS = (2, 3)
 ALIGNMENT = 32
@@ -82,6 +83,19 @@ class GGUFFile:
         """A tensor of type F32, F16 or BF16 in its shape, a view of its mapped file."""
         entry = self.entries[name]
         return self._bytes(entry).view(FLOATING[entry.type]).view(entry.shape)
+
+    def in_file(self, name: str) -> Tensor:
+        """The tensor's bytes ``[size]``, in a map of its own, to be kept after :meth:`close`.
+
+        Raises :class:`CheckpointError`.
+        """
+        entry = self.entries[name]
+        try:
+            return mapped_range(entry.file, entry.start, entry.size)
+        except ValueError:
+            raise CheckpointError(f"{entry.file.name} was cut short while it was open. {AGAIN}") from None
+        except OSError as error:
+            raise unreadable(entry.file, error) from error
 
     def _bytes(self, entry: GgufTensorInfo) -> Tensor:
         if entry.file not in self._maps:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.base.errors import CheckpointError
-from engine.compute.layers.embedding import TokenTable
+from engine.compute.layers.embedding import StoredEmbedding, TokenTable
 from engine.compute.layers.linear import ggml
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.dense import Concatenated, Dense
@@ -90,11 +90,20 @@ class GGUFSource(Source):
         name = self._names.tensor(name)
         entry = self._check(name, (rows, columns))
         module = _GgufModule(name.removesuffix(".weight"), rows, entry.type, 0, False)
+        in_file = self._tables_in_file
         table: Tensor | TokenTable
-        if self._unpacked(entry.type):
+        if in_file and entry.type in FLOATING:
+            stored = self._empty(rows, columns)
+            if not self._planning:
+                stored = self.files.in_file(name).view(FLOATING[entry.type]).view(rows, columns)
+            table = StoredEmbedding(stored, self.dtype, self.device)
+        elif self._unpacked(entry.type):
             table = self._dense([module], columns)
         else:
-            table = ggml.GgmlEmbedding(self._packed(name, module), self.dtype, self.device)
+            weights = self._packed(name, module)
+            if in_file and not self._planning:
+                weights = weights._replace(data=self.files.in_file(name).view(weights.data.shape))
+            table = ggml.GgmlEmbedding(weights, self.dtype, self.device, in_file)
         self._used(name)
         return table
 

@@ -50,6 +50,10 @@ class Fp8Files(TensorFiles):
         stored = super().view(name)
         return stored if scale is None else dequantised(stored, self.map(scale), self._block)
 
+    def stays(self, name: str) -> bool:
+        """False for tensors stored in FP8. Overrides :meth:`TensorFiles.stays`."""
+        return self.entries[name].name not in self._scales and super().stays(name)
+
 
 def dequantised(weight: Tensor, scale: Tensor, block: tuple[int, int]) -> Tensor:
     """``weight [..., N, K]`` in FP8 times its scale, in float32."""

@@ -38,12 +38,12 @@ class DraftPart:
     model: CausalLM | None = None
 
     @classmethod
-    def find(cls, path: str, tokenizer: Tokenizer, asked: LoadOptions) -> Self:
+    def find(cls, path: str, tokenizer: Tokenizer, asked: LoadOptions, tables_in_file: bool) -> Self:
         """The draft model at ``path``, if that is not "", for a model with this tokenizer."""
         if not path:
             return cls()
         try:
-            files = ModelFiles.open(path, asked.context)
+            files = ModelFiles.open(path, asked.context, tables_in_file)
         except CheckpointError as error:
             return cls(refused=CANNOT.format(error=error))
         if files.checkpoint.config.recurrent is not None:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from engine.cache.pool import pages_for
 from engine.cache.types import StateRun
 from engine.compute.batch import SequenceRows
-from engine.compute.layers.embedding import TokenTable
+from engine.compute.layers.embedding import StoredEmbedding, TokenTable
 from engine.compute.layers.interface import Norm
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.dense import Dense
@@ -109,8 +109,8 @@ class TappedSource(CheckpointSource):
             self.statistics.add(x[: self.rows])
             raise _Reached
 
-    def embedding(self, name: str, rows: int, columns: int) -> TokenTable:  # type: ignore[override]
-        return _FileTable(self._floating(name, (rows, columns)), self.device)
+    def embedding(self, name: str, rows: int, columns: int) -> TokenTable:
+        return StoredEmbedding(self._floating(name, (rows, columns)), torch.float32, self.device)
 
     def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
         """No layer is run up to the head, so nothing is read of it."""
@@ -124,19 +124,6 @@ class TappedSource(CheckpointSource):
         if name not in self.held:
             self.held[name] = self.files.view(name).to(self.device, torch.float32)
         return self.held[name]
-
-
-class _FileTable:
-    """Looks up rows where the file has them."""
-
-    def __init__(self, table: Tensor, device: torch.device) -> None:
-        self._table, self._device = table, device
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self._table.index_select(0, tokens.to(self._table.device)).to(self._device, torch.float32)
-
-    def storage_size(self) -> int:
-        return 0
 
 
 class _WatchedNorm:

@@ -99,7 +99,7 @@ def tied_head(table: ggml.GgmlEmbedding, target: Target) -> PackedLinear:
         table.hand_over(layer)
     else:
         assert isinstance(layer, ggml.GgmlLinear | triton_ggml.TritonGgmlLinear), "the kind's paths make these"
-        layer.hold(table.data)
+        layer.hold(table.read_in())
     layer.tied = True
     return layer
 

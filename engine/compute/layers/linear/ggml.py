@@ -118,9 +118,11 @@ class GgmlEmbedding:
     ``head`` is an output layer that has taken the weights over, in a form of its own, and gives rows of them.
     """
 
-    def __init__(self, weights: GgmlWeights, dtype: torch.dtype, device: torch.device) -> None:
-        """``weights.data [vocab_size, row_bytes]`` is copied to ``device``; ``dtype`` is the model's."""
-        self.data = weights.data.to(device, copy=True)
+    def __init__(self, weights: GgmlWeights, dtype: torch.dtype, device: torch.device, in_file: bool = False) -> None:
+        """``weights.data [vocab_size, row_bytes]`` is copied to ``device``, unless it is to stay ``in_file`` that it is
+        a view of; ``dtype`` is the model's."""
+        self.data = weights.data if in_file else weights.data.to(device, copy=True)
+        self.in_file = in_file
         self.type, self.in_features, self.dtype = weights.type, weights.in_features, dtype
         self.head: TiedHead | None = None
 
@@ -140,5 +142,11 @@ class GgmlEmbedding:
             head.fill([GgmlWeights(self.type, self.data, self.in_features)])
         self.head, self.data = head, self.data.new_empty(0)
 
+    def read_in(self) -> Tensor:
+        """Hold the bytes in memory from now on, and return them."""
+        if self.in_file:
+            self.data, self.in_file = self.data.clone(), False
+        return self.data
+
     def storage_size(self) -> int:
-        return self.data.numel()
+        return 0 if self.in_file else self.data.numel()
