@@ -92,12 +92,15 @@ class KvasirSteps:
     streams = tokens = 0
 
     def load(self, model: Path, threads: int) -> dict[str, float]:
+        from engine.loading.model import spare_the_collector
+
         kvasir = Kvasir(device="cpu")
         seconds = kvasir.load(model, threads)
         self.model = kvasir.client.model
         self.chunk = int(kvasir.client.state()[keys.TOKEN_BUDGET].value)
         # Steps are of this thread; the engine's would keep threads of its own (engine/loading/memory/bandwidth.py).
         kvasir.client.close()
+        spare_the_collector()  # as the engine has it while a model is loaded
         return seconds
 
     def run(self, order: dict[str, Any], count: int) -> list[float]:
