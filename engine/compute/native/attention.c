@@ -99,6 +99,12 @@ INLINE void gather_span(const int queries, const int span, const float *values, 
         UNROLL for (int p = 0; p < span; p++) put_floats(sums + r * width + p * LANES, sum[r][p]);
 }
 
+/* Not inlined, as merge_part. */
+__attribute__((noinline)) void cap_scores(float *scores, int64_t count, float cap) {
+    for (int64_t i = count; i % LANES; i++) scores[i] = 0;
+    for (int64_t i = 0; i < count; i += LANES) put_floats(scores + i, hyperbolic_tangent(floats_at(scores + i) / cap) * cap);
+}
+
 /* Scores of a block become weights; those of keys that a query does not see are none. ``kept`` is what sums so far are
  * multiplied with. Queries go side by side, as each waits for its own largest score. */
 INLINE void weigh_block(const int queries, Lot *lot, int64_t block, float (*scores)[BLOCK], float *kept) {
@@ -148,6 +154,7 @@ INLINE void attend_block(const int queries, const Attend *a, const Held *held, L
             score_span(1, queries, span, q, words, held->keys, a->scale, scores, at);
         else
             score_span(0, queries, span, q, words, held->keys, a->scale, scores, at);
+    for (int r = 0; a->softcap > 0 && r < queries; r++) cap_scores(scores[r], end, a->softcap);
     weigh_block(queries, lot, block, scores, kept);
     const float *values = held->values + begin * a->v_width, *weights = scores[0] + begin;
     int64_t d = 0;

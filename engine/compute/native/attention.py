@@ -26,7 +26,7 @@ class Attend(ctypes.Structure):
         *fields(ctypes.c_void_p, "k", "v", "k_meta", "v_meta", "pages", "rows"),
         *fields(ctypes.c_int64, "count", "heads", "kv_heads", "k_width", "v_width"),
         *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits", "wide"),
-        ("scale", ctypes.c_float),
+        *fields(ctypes.c_float, "scale", "softcap"),
         *fields(ctypes.c_void_p, "q", "out", "lse", "trees"),
     )
 
@@ -46,6 +46,7 @@ def attend_of(
     out: Tensor,
     lse: Tensor | None,
     trees: Tensor | None = None,
+    softcap: float | None = None,
 ) -> Attend:
     """Arguments of `Library.attend` as a structure. It holds addresses: the tensors have to outlive it."""
     return Attend(
@@ -57,6 +58,7 @@ def attend_of(
         *_shapes(kv),
         q.dtype == torch.float32,
         scale,
+        softcap or 0.0,
         q.data_ptr(),
         out.data_ptr(),
         *(None if each is None else each.data_ptr() for each in (lse, trees)),

@@ -313,6 +313,7 @@ class NativeLibrary:
         out: Tensor,
         lse: Tensor | None = None,
         trees: Tensor | None = None,
+        softcap: float | None = None,
     ) -> None:
         """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
@@ -321,9 +322,9 @@ class NativeLibrary:
         both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
         ``lse [T, H]`` float32, if given, gets its first n rows written too. Rows of a sequence follow each other.
         ``trees [n, 2]`` int64 are the first key of a row's drafted tree, and bits for those that it sees of the keys
-        from there on, -1: all.
+        from there on, -1: all. A softcap is that of `AttnSpec`.
         """
-        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees)
+        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees, softcap)
         self._run("attend_rows", "The native attention", ctypes.byref(problem))
 
     def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
@@ -349,7 +350,15 @@ class NativeLibrary:
         return rows, trees
 
     def attend_chosen(
-        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        pages: Tensor,
+        rows: Tensor,
+        scale: float,
+        out: Tensor,
+        lse: Tensor,
+        softcap: float | None = None,
     ) -> None:
         """Same as :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
 
@@ -357,7 +366,8 @@ class NativeLibrary:
         of them a head reads, and where its keys stop.
         """
         assert kv.bounds is not None
-        problem = QuestArguments(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
+        attention = attend_of(q, kv, pages, rows, scale, out, lse, softcap=softcap)
+        problem = QuestArguments(attention, kv.bounds.data_ptr())
         self._run("quest_rows", "Choosing pages", ctypes.byref(problem))
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:

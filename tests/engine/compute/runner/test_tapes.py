@@ -38,9 +38,9 @@ from tests.kit.models import pages_for
 
 RECORDED = {
     f"{name}ForCausalLM"
-    for name in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Gemma3", "Phi3", "Olmo2", "Granite", "OPT")
+    for name in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Gemma2", "Gemma3", "Phi3", "Olmo2", "Granite", "OPT")
 }
-"""Families that a tape serves with unpacked weights: without experts, and logits of attention that are capped."""
+"""Families that a tape serves with unpacked weights: without experts."""
 MIXED = (
     *("MixtralForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM", "Gemma4ForCausalLM"),
     *("Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "OlmoHybridForCausalLM", "KimiLinearForCausalLM"),
@@ -100,6 +100,11 @@ def same(records: Runner, never: Runner, rows: list[SequenceRows], **options: An
 @pytest.mark.parametrize("kind", [KVKind(), KVKind("int8"), KVKind("fp8"), KVKind("int4")], ids=lambda kind: kind.name)
 def test_any_order_of_steps_gives_the_same_bits(kind: KVKind) -> None:
     steps_agree(*runners("LlamaForCausalLM", kind, packed=True))
+
+
+@pytest.mark.parametrize("kind", [KVKind(), KVKind("int4")], ids=lambda kind: kind.name)
+def test_capped_scores_have_the_same_bits(kind: KVKind) -> None:
+    steps_agree(*runners("Gemma2ForCausalLM", kind, packed=True), frozenset({1, 2}))
 
 
 @pytest.mark.parametrize("architecture", MIXED)
