@@ -300,7 +300,7 @@ class NativeLibrary:
         self._run("route", "Choosing experts", ctypes.byref(problem))
 
     def experts(self, problem: ExpertsArguments) -> None:
-        """Compute the experts that some rows ask: at most 64 rows, whose widths are multiples of 16."""
+        """Compute the experts that some rows ask, whose widths are multiples of 16."""
         self._run("experts", "A mixture of experts", ctypes.byref(problem))
 
     def attend(

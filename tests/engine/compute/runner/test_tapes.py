@@ -113,6 +113,16 @@ def test_experts_are_chosen_and_states_moved_on_by_a_tape(architecture: str) -> 
     steps_agree(*runners(architecture, packed=True, config=wide(OWN[architecture])), frozenset({1, 2}))
 
 
+def test_experts_with_groups_of_any_input_features_are_chosen_by_a_tape() -> None:
+    records, never = runners("MixtralForCausalLM", packed=True, config=OWN["MixtralForCausalLM"])
+    generator = torch.Generator().manual_seed(5)
+    layers = [linear for name, linear in records.model.linears() if "experts" in name]  # type: ignore[attr-defined]
+    assert layers
+    for linear in layers:
+        linear.order = torch.randperm(linear.in_features, dtype=torch.int32, generator=generator)
+    steps_agree(records, never, frozenset({1, 2}))
+
+
 def steps_agree(records: Runner, never: Runner, hidden: frozenset[int] = frozenset()) -> None:
     """Steps of both agree, in whatever order they come, and some of the former's are on tapes.
 
