@@ -32,7 +32,7 @@ class Attend(ctypes.Structure):
 
 
 class QuestArguments(ctypes.Structure):
-    """``QuestArguments`` of quest.c: paged keys and values, and the bounds of each page's keys."""
+    """``Quest`` of quest.c: paged keys and values, and the bounds of each page's keys."""
 
     _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
 

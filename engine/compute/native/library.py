@@ -43,7 +43,7 @@ _BUILD = "python -m engine.compute.native.build"
 
 
 class WeightLanes(ctypes.Structure):
-    """``WeightLanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
+    """``Lanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
 
     _fields_ = (
         *fields(ctypes.c_void_p, "codes", "high", "scales", "zeros", "supers", "least", "shifts"),
@@ -217,7 +217,7 @@ class NativeLibrary:
 
     def has_delta_rule(self, shape: RecurrentShape, dtype: torch.dtype) -> bool:
         """Return True if :meth:`delta_rule` serves layers of this shape."""
-        return dtype in DTYPES and (shape.key | shape.value) % ROW_UNIT == 0
+        return dtype in DTYPES and (shape.key | shape.value) % ROW_UNIT == 0 and shape.kernel <= MOST_TAPS
 
     def delta_rule(
         self,
@@ -228,7 +228,8 @@ class NativeLibrary:
         states: LayerStates,
         runs: StateRuns,
     ) -> Tensor | None:
-        """Same as `engine.compute.layers.recurrent.delta_rule.delta_rule`; None if dtype or head widths do not fit."""
+        """Same as `engine.compute.layers.recurrent.delta_rule.delta_rule`; None if dtype, head widths or taps do not
+        fit."""
         if not self.has_delta_rule(shape, mixed.dtype) or gates.dtype != mixed.dtype:
             return None
         mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -240,6 +241,10 @@ class NativeLibrary:
         self._run("delta_rule", "The delta rule", ctypes.byref(problem))
         return out
 
+    def has_convolution(self, channels: int, kernel: int) -> bool:
+        """Return True if :meth:`convolve` serves convolutions of so many taps over so many channels."""
+        return channels % ROW_UNIT == 0 and kernel <= MOST_TAPS
+
     def convolve(
         self,
         inputs: Tensor,
@@ -250,15 +255,10 @@ class NativeLibrary:
         silu: bool = False,
     ) -> Tensor | None:
         """`convolve` of layers/recurrent/convolution.py, and what is added to its sums, and their SiLU; None where
-        channels are not a multiple of 16 or the dtype does not fit."""
+        channels or taps do not fit (:meth:`has_convolution`), or the dtype does not."""
         (kernel, channels), apart = taps.shape, inputs.stride(1) != 1
-        if (
-            inputs.dtype not in DTYPES
-            or tails.dtype != inputs.dtype
-            or channels % ROW_UNIT
-            or kernel > MOST_TAPS
-            or apart
-        ):
+        known = inputs.dtype in DTYPES and tails.dtype == inputs.dtype
+        if apart or not known or not self.has_convolution(channels, kernel):
             return None
         out, tables = torch.empty(inputs.shape), RunTables.of(runs)
         problem = convolution_of(inputs, taps, bias, tails, out, tables, silu)
