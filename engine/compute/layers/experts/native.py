@@ -21,7 +21,6 @@ from engine.compute.native.experts import PLAIN, ExpertsArguments, LayersArgumen
 from engine.compute.native.library import GATINGS, ROW_UNIT, loaded
 
 Table = ctypes.Array[ctypes.c_void_p]
-Digits = ctypes.Array[ctypes.c_int32]
 
 
 class NativeExperts:
@@ -35,7 +34,8 @@ class NativeExperts:
         numerics: Numerics,
     ) -> None:
         self.gate_up, self.down, self.gated, self.numerics = gate_up, down, gated, numerics
-        self._alike: dict[int, Digits] = {}
+        self._alike: dict[tuple[int, int], LayersArguments] = {}
+        """By place and digits, where all layers have the same."""
 
     @functools.cached_property
     def declined(self) -> str | None:
@@ -65,9 +65,9 @@ class NativeExperts:
         x, shared = x.contiguous(), None if shared is None else shared.to(x.dtype).contiguous()
         out, many = torch.empty_like(x), len(x) > FEW_ROWS
         sums = None if not many else out if x.dtype == torch.float32 else torch.empty(x.shape)
-        tables = [self._tables(place, many) for place in range(2)]
+        layers = self._layers(0, many), self._layers(1, many)
         problem = ExpertsArguments(
-            *(LayersArguments(*(None if each is None else ctypes.addressof(each) for each in own)) for own in tables),
+            *layers,
             *(each.data_ptr() for each in (chosen, shares, x)),
             None if shared is None else shared.data_ptr(),
             out.data_ptr(),
@@ -80,28 +80,31 @@ class NativeExperts:
             number,
             x.dtype == torch.bfloat16,
         )
-        problem.kept = tables  # as long as the structure has their addresses
+        problem.kept = layers  # as long as the structure has their addresses
         loaded().experts(problem)
         return out
 
-    def _tables(self, place: int, many: bool) -> tuple[Table | Digits | None, ...]:
-        """What `LayersArguments` holds addresses of, for the experts' first layers or their second (``place`` 1).
-        ``many``: so many rows that an expert may be asked by more than a few."""
+    def _layers(self, place: int, many: bool) -> LayersArguments:
+        """The experts' first layers, or their second (``place`` 1). ``many``: so many rows that an expert may be asked
+        by more than a few."""
         stack, numerics = self._stacks[place], self.numerics
-        refined: Table | None = None
-        if many and numerics.refines and not numerics.batch_invariant and numerics.activations == 8:
-            refined = _table([None if each.refined is None else each.refined.data_ptr() for each in stack])
-        weights, biases, orders = self._fixed[place]
-        return weights, biases, self._digits_of(stack), refined, orders
+        if numerics.refines:
+            refined: Table | None = None
+            if many and not numerics.batch_invariant and numerics.activations == 8:
+                refined = _table([None if each.refined is None else each.refined.data_ptr() for each in stack])
+            return self._arguments(place, [layer.few_digits for layer in stack], refined)
+        digits = stack[0].few_digits
+        if (place, digits) not in self._alike:
+            self._alike[place, digits] = self._arguments(place, [digits] * len(stack), None)
+        return self._alike[place, digits]
 
-    def _digits_of(self, stack: Sequence[NativeLinear]) -> Digits:
-        """Digits of activations for each layer: those of its own product of a few rows."""
-        count, digits = len(stack), stack[0].few_digits
-        if self.numerics.refines:
-            return (ctypes.c_int32 * count)(*(layer.few_digits for layer in stack))
-        if digits not in self._alike:
-            self._alike[digits] = (ctypes.c_int32 * count)(*[digits] * count)
-        return self._alike[digits]
+    def _arguments(self, place: int, digits: Sequence[int], refined: Table | None) -> LayersArguments:
+        """``digits`` of activations for each layer: those of its own product of a few rows."""
+        weights, biases, orders = self._fixed[place]
+        tables = weights, biases, (ctypes.c_int32 * len(digits))(*digits), refined, orders
+        layers = LayersArguments(*(None if each is None else ctypes.addressof(each) for each in tables))
+        layers.kept = tables  # as long as the structure has their addresses
+        return layers
 
     @functools.cached_property
     def _gating(self) -> tuple[int, float, float] | None:
