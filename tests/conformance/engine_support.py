@@ -37,13 +37,15 @@ class Ours:
         invariant: bool = False,
         context: int | None = None,
         quantise: Method | None = None,
+        kv_dtype: torch.dtype | None = None,
     ):
+        """``kv_dtype`` is that of keys and values; None: dtype."""
         checkpoint = open_checkpoint(folder, need_tokenizer=False).for_context(context)
         checkpoint = checkpoint.quantised(quantise) if quantise else checkpoint
         numerics = Numerics(invariant)
         self.config = checkpoint.config
         self.model = load_model(checkpoint, torch.device("cpu"), dtype, weights, numerics=numerics)
-        kv = new_store(self.config, 8 * PAGES + 1, dtype)
+        kv = new_store(self.config, 8 * PAGES + 1, kv_dtype or dtype)
         self.runner = Runner(self.model, kv, AttentionDispatcher(numerics))
 
     def row(self, tokens: Sequence[int], start: int, sequence: int, wanted: int) -> SequenceRows:

@@ -85,7 +85,7 @@ class QuestAttention:
         assert kv.bounds is not None, "a layer that reads everything"
         page_bytes = _page_bytes(q, kv)
         defined = invariant or self.watched is not None
-        if not defined and self._serves(q, kv, spec):
+        if not defined and self._serves(q, kv):
             return self._natively(q, kv, spec, batch, budgets, group)
         if not defined and kernels_decline(q, kv, spec) is None:
             return self._by_kernels(q, kv, spec, batch, budgets, group)
@@ -135,10 +135,10 @@ class QuestAttention:
             out_lse.index_copy_(0, rows, lse.to(out_lse.dtype))
         return out, out_lse
 
-    def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
+    def _serves(self, q: Tensor, kv: PackedKV) -> bool:
         """Return True if native code serves this call (engine/compute/native/quest.c)."""
         width = q.shape[2]
-        fits = width % 32 == 0 and width <= 256 and kv.v_dim == width and spec.softcap is None
+        fits = width % 32 == 0 and width <= 256 and kv.v_dim == width
         known = q.dtype in DTYPES and kv.k.dtype == torch.bfloat16
         return self._library is not None and fits and known and q.device.type == "cpu"
 
@@ -153,7 +153,7 @@ class QuestAttention:
         q = q.index_select(0, where) if where.shape[0] < q.shape[0] else q.contiguous()
         out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
         table = batch.page_table[group]
-        self._library.attend_chosen(q, kv, table, rows, spec.scale, out, lse)
+        self._library.attend_chosen(q, kv, table, rows, spec.scale, out, lse, spec.softcap)
         chosen, own = rows[:, 1], (rows[:, 2] - 1) // PAGE_SIZE
         ranked = int(own[(chosen > 1) & (chosen <= own)].sum())
         self.bytes_read += ranked * _bounds_bytes(kv) + int(chosen.sum()) * _page_bytes(q, kv)

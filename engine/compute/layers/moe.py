@@ -103,7 +103,7 @@ class SparseMLP:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.
 
         ``routed`` is what the router reads where that is not ``x``. Experts run together where kernels for that serve
-        them (grouped.py), or a few rows on a processor (native.py); elsewhere one after the other, each once for all
+        them (grouped.py), or on a processor (native.py); elsewhere one after the other, each once for all
         rows that chose it. A row's sum, in float32, is in the order of the experts, whatever other rows chose.
         """
         if self.latents is not None:

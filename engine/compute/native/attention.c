@@ -41,7 +41,7 @@ typedef struct {
 /* What a task keeps: q [count, words] and, of the part at hand and of those before, sums [count, v_width] of its queries;
  * keys [words, BLOCK] and values [BLOCK, v_width] of a block; a page's keys. */
 typedef struct {
-    int64_t count, lots;
+    int64_t count, lots, begin, end; /* begin, end: of keys that any query sees */
     Lot *lot;
     float *q, *sums, *merged, *keys, *values, *numbers;
 } Held;
@@ -99,6 +99,12 @@ INLINE void gather_span(const int queries, const int span, const float *values, 
         UNROLL for (int p = 0; p < span; p++) put_floats(sums + r * width + p * LANES, sum[r][p]);
 }
 
+/* Not inlined, as merge_part. */
+__attribute__((noinline)) void cap_scores(float *scores, int64_t count, float cap) {
+    for (int64_t i = count; i % LANES; i++) scores[i] = 0;
+    for (int64_t i = 0; i < count; i += LANES) put_floats(scores + i, hyperbolic_tangent(floats_at(scores + i) / cap) * cap);
+}
+
 /* Scores of a block become weights; those of keys that a query does not see are none. ``kept`` is what sums so far are
  * multiplied with. Queries go side by side, as each waits for its own largest score. */
 INLINE void weigh_block(const int queries, Lot *lot, int64_t block, float (*scores)[BLOCK], float *kept) {
@@ -148,6 +154,7 @@ INLINE void attend_block(const int queries, const Attend *a, const Held *held, L
             score_span(1, queries, span, q, words, held->keys, a->scale, scores, at);
         else
             score_span(0, queries, span, q, words, held->keys, a->scale, scores, at);
+    for (int r = 0; a->softcap > 0 && r < queries; r++) cap_scores(scores[r], end, a->softcap);
     weigh_block(queries, lot, block, scores, kept);
     const float *values = held->values + begin * a->v_width, *weights = scores[0] + begin;
     int64_t d = 0;
@@ -253,7 +260,7 @@ static void read_block(const Source *s, const Held *held, const int32_t *pages, 
 /* What a task needs for so many queries, from scratch. NULL where memory ran out. */
 INLINE Held hold(const Attend *a, int64_t queries) {
     const int64_t lots = (queries + QUERIES - 1) / QUERIES, words = key_words(a), width = a->v_width;
-    Held held = {.count = queries, .lots = lots};
+    Held held = {.count = queries, .lots = lots, .begin = INT64_MAX};
     const int64_t floats = queries * (words + 2 * width) + BLOCK * (words + width) + PAGE * words;
     held.q = scratch(floats * sizeof(float) + lots * sizeof(Lot));
     if (!held.q) return held;
@@ -331,7 +338,7 @@ INLINE void write_result(const Attend *a, int64_t place, const float *sums, floa
 /* Queries [query, end) of a sequence's, row after row and of a row the heads of a KV head, over parts [part, stop). */
 typedef struct {
     int64_t row, query, end, kv_head, part, stop;
-    int alone; /* of several tasks for these queries, each with a part: results are merged later */
+    int one_part; /* of several tasks for these queries each has a part: results are merged later */
 } Task;
 
 /* Results of parts: of each part the sums of all query heads, then their largest scores, then their totals. */
@@ -379,58 +386,53 @@ static void attend_codes(const Work *work, const Task *task) {
     }
 }
 
-static void attend_task(const void *of, int64_t index) {
-    Work *work = (Work *)of;
-    const Attend *a = work->source.a;
-    const Task *task = work->tasks + index;
-    if (a->kind != PLAIN && task->alone) {
-        attend_codes(work, task);
-        return;
-    }
-    const int64_t group = a->heads / a->kv_heads, words = key_words(a);
-    Held held = hold(a, task->end - task->query);
-    if (!held.q) {
-        atomic_store(&work->failed, 1);
-        return;
-    }
-    int64_t begin = INT64_MAX, end = 0;
-    for (int64_t i = 0; i < held.lots; i++) {
-        Lot *lot = held.lot + i;
+/* Where the result of a task's query goes, rows and their heads counted together. */
+INLINE int64_t place_of(const Attend *a, const Task *task, int64_t query) {
+    const int64_t group = a->heads / a->kv_heads;
+    return (task->row + query / group) * a->heads + task->kv_head * group + query % group;
+}
+
+/* A task's queries, and the keys that each of them sees. */
+static void read_queries(const Attend *a, const Task *task, Held *held) {
+    const int64_t words = key_words(a);
+    for (int64_t i = 0; i < held->lots; i++) {
+        Lot *lot = held->lot + i;
         for (int r = 0; r < lot->count; r++) {
-            const int64_t query = task->query + lot->at + r, row = task->row + query / group;
-            read_query(a, row * a->heads + task->kv_head * group + query % group, held.q + (lot->at + r) * words);
+            const int64_t place = place_of(a, task, task->query + lot->at + r), row = place / a->heads;
+            read_query(a, place, held->q + (lot->at + r) * words);
             see_keys(lot, r, a->rows[row][1], a->rows[row][2], tree_of(a, row));
         }
-        begin = smaller(begin, lot->begin);
-        if (lot->end > end) end = lot->end;
+        held->begin = smaller(held->begin, lot->begin);
+        if (lot->end > held->end) held->end = lot->end;
     }
-    int merged = 0;
-    for (int64_t part = task->part; part < task->stop; part++) {
-        const int64_t from = part * PART > begin ? part * PART : begin, stop = smaller((part + 1) * PART, end);
-        const int32_t *pages = a->pages + a->rows[task->row][0];
-        attend_part(&work->source, &held, pages, task->kv_head, from, stop, end);
-        for (int64_t i = 0; i < held.lots; i++) {
-            Lot *lot = held.lot + i;
-            for (int r = 0; r < lot->count; r++)
-                if (!merged)
-                    lot->tops[r] = lot->top[r], lot->totals[r] = lot->total[r];
-                else
-                    merge_part(lot->tops + r, lot->totals + r, held.merged + (lot->at + r) * a->v_width, lot->top[r],
-                               lot->total[r], held.sums + (lot->at + r) * a->v_width, a->v_width);
-        }
-        if (!merged++) {
-            float *sums = held.sums;
-            held.sums = held.merged, held.merged = sums;
-        }
+}
+
+/* The part that was attended becomes the first of those before the next, or is merged with them. */
+static void keep_part(const Attend *a, Held *held, int is_first) {
+    for (int64_t i = 0; i < held->lots; i++) {
+        Lot *lot = held->lot + i;
+        for (int r = 0; r < lot->count; r++)
+            if (is_first)
+                lot->tops[r] = lot->top[r], lot->totals[r] = lot->total[r];
+            else
+                merge_part(lot->tops + r, lot->totals + r, held->merged + (lot->at + r) * a->v_width, lot->top[r], lot->total[r],
+                           held->sums + (lot->at + r) * a->v_width, a->v_width);
     }
-    for (int64_t i = 0; i < held.lots; i++)
-        for (int r = 0; r < held.lot[i].count; r++) {
-            const Lot *lot = held.lot + i;
-            const int64_t query = task->query + lot->at + r, row = task->row + query / group;
-            const int64_t head = task->kv_head * group + query % group;
-            const float *sums = held.merged + (lot->at + r) * a->v_width;
-            if (!task->alone) {
-                write_result(a, row * a->heads + head, sums, lot->tops[r], merged ? lot->totals[r] : 0);
+    if (!is_first) return;
+    float *sums = held->sums;
+    held->sums = held->merged, held->merged = sums;
+}
+
+/* The results of a task's queries, or of the one part that it has of their keys. */
+static void put_results(const Work *work, const Task *task, const Held *held) {
+    const Attend *a = work->source.a;
+    for (int64_t i = 0; i < held->lots; i++)
+        for (int r = 0; r < held->lot[i].count; r++) {
+            const Lot *lot = held->lot + i;
+            const int64_t place = place_of(a, task, task->query + lot->at + r), row = place / a->heads, head = place % a->heads;
+            const float *sums = held->merged + (lot->at + r) * a->v_width;
+            if (!task->one_part) {
+                write_result(a, place, sums, lot->tops[r], task->part < task->stop ? lot->totals[r] : 0);
                 continue;
             }
             const int64_t part = task->part - first_part(a, row);
@@ -440,6 +442,28 @@ static void attend_task(const void *of, int64_t index) {
             numbers[a->heads * a->v_width + head] = lot->tops[r];
             numbers[a->heads * (a->v_width + 1) + head] = lot->totals[r];
         }
+}
+
+static void attend_task(const void *of, int64_t index) {
+    Work *work = (Work *)of;
+    const Attend *a = work->source.a;
+    const Task *task = work->tasks + index;
+    if (a->kind != PLAIN && task->one_part) {
+        attend_codes(work, task);
+        return;
+    }
+    Held held = hold(a, task->end - task->query);
+    if (!held.q) {
+        atomic_store(&work->failed, 1);
+        return;
+    }
+    read_queries(a, task, &held);
+    for (int64_t part = task->part; part < task->stop; part++) {
+        const int64_t from = part * PART > held.begin ? part * PART : held.begin, stop = smaller((part + 1) * PART, held.end);
+        attend_part(&work->source, &held, a->pages + a->rows[task->row][0], task->kv_head, from, stop, held.end);
+        keep_part(a, &held, part == task->part);
+    }
+    put_results(work, task, &held);
 }
 
 /* One head's result from the parts of its row, in their order. */
@@ -488,6 +512,9 @@ static Task *list_tasks(const Attend *a, const Rows *rows, int64_t size, Task *n
     return next;
 }
 
+/* Tasks and results of parts, while the caller, who has a share of the tasks, works on these in its scratch. */
+static _Thread_local Buffer results;
+
 /* out [count, heads, v_width] = attention of q [count, heads, k_width] to each row's keys; zero for a row without any.
  * 1 where memory ran out. */
 EXPORT int attend_rows(const Attend *a, int threads) {
@@ -508,7 +535,7 @@ EXPORT int attend_rows(const Attend *a, int threads) {
     const int64_t most = threads < 2 || least > MOST_QUERIES ? MOST_QUERIES : least;
     /* cuts of a list are at most its queries / most + 1 */
     const int64_t listed = (queries / most + lists) * sizeof(Task), placed = (a->count + 1) * sizeof(int64_t);
-    Task *tasks = malloc(listed + placed + parts * size * sizeof(float));
+    Task *tasks = room_of(&results, listed + placed + parts * size * sizeof(float));
     if (!tasks) return 1;
     int64_t *begins = (int64_t *)(tasks + queries / most + lists);
     Work all = {.source = {.a = a, .keys = keys_of(a, 1), .values = values_of(a, 1)}, .tasks = tasks,
@@ -533,7 +560,6 @@ EXPORT int attend_rows(const Attend *a, int threads) {
     }
     share_out(attend_task, &all, next - tasks, threads);
     share_out(finish, &all, a->count * a->heads, parts * size < WORTH_A_THREAD ? 1 : threads);
-    free(tasks);
     return all.failed;
 }
 

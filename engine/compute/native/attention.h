@@ -16,7 +16,7 @@ typedef struct {
     int64_t k_slot, k_head, v_slot, v_head;          /* bytes from one slot, and from one KV head, to the next */
     int64_t kind, k_bits, v_bits;
     int64_t wide; /* whether q and out are float32; else they are bfloat16 */
-    float scale;
+    float scale, softcap; /* a scaled score x becomes softcap * tanh(x / softcap) where that is above 0 */
     const void *q; /* [count, heads, k_width] */
     void *out;     /* [count, heads, v_width] */
     float *lse;    /* [count, heads], the log of the sum of exponentiated scores; or NULL */
@@ -27,6 +27,9 @@ typedef struct {
 /* One head (``head`` counts them over all rows) over the first ``count`` keys of some pages, into its result. Nonzero where
  * memory ran out. */
 int attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head);
+
+/* Scores x become cap * tanh(x / cap); behind them up to a whole vector there are zeros then. */
+void cap_scores(float *scores, int64_t count, float cap);
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

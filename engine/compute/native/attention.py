@@ -26,13 +26,13 @@ class Attend(ctypes.Structure):
         *fields(ctypes.c_void_p, "k", "v", "k_meta", "v_meta", "pages", "rows"),
         *fields(ctypes.c_int64, "count", "heads", "kv_heads", "k_width", "v_width"),
         *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits", "wide"),
-        ("scale", ctypes.c_float),
+        *fields(ctypes.c_float, "scale", "softcap"),
         *fields(ctypes.c_void_p, "q", "out", "lse", "trees"),
     )
 
 
 class QuestArguments(ctypes.Structure):
-    """``QuestArguments`` of quest.c: paged keys and values, and the bounds of each page's keys."""
+    """``Quest`` of quest.c: paged keys and values, and the bounds of each page's keys."""
 
     _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
 
@@ -46,6 +46,7 @@ def attend_of(
     out: Tensor,
     lse: Tensor | None,
     trees: Tensor | None = None,
+    softcap: float | None = None,
 ) -> Attend:
     """Arguments of `Library.attend` as a structure. It holds addresses: the tensors have to outlive it."""
     return Attend(
@@ -57,6 +58,7 @@ def attend_of(
         *_shapes(kv),
         q.dtype == torch.float32,
         scale,
+        softcap or 0.0,
         q.data_ptr(),
         out.data_ptr(),
         *(None if each is None else each.data_ptr() for each in (lse, trees)),

@@ -202,6 +202,7 @@ INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, con
             score_one(kind, k_bits, heads, a, part, k, (const float(*)[WIDEST_PACKED])q, &carried, at, (int)(end - at),
                       scores[0] + (at - first));
         }
+        for (int h = 0; a->softcap > 0 && h < heads; h++) cap_scores(scores[h], stop - first, a->softcap);
         for (int h = 0; h < heads; h++) leave_out(part, first, (int)(stop - first), scores[h]);
         for (int h = 0; h < heads; h++) weigh(scores[h], (int)(stop - first), top + h, total + h, sums[h]);
         for (int64_t at = first, end; at < stop; at = end) {

@@ -3,6 +3,8 @@
 #include "simd.h"
 #include "threads.h"
 
+#include <stdatomic.h>
+
 typedef struct {
     const void *mixed, *gates; /* [rows, channels + value_heads * value], [rows, value_heads + decays] */
     void *out;                 /* [rows, value_heads * value] */
@@ -196,7 +198,7 @@ static int64_t work_of(const Delta *d, const int64_t *first, const int64_t *stop
 
 typedef struct {
     const Delta *delta;
-    int *failed;
+    _Atomic int *failed;
 } Task;
 
 static void group_of(const void *of, int64_t unit) {
@@ -206,7 +208,7 @@ static void group_of(const void *of, int64_t unit) {
     if (begins[0] == begins[1]) return;
     float *work = scratch((size_t)work_of(d, d->runs + begins[0] * FIELDS, d->runs + begins[1] * FIELDS) * sizeof(float));
     if (!work) {
-        *task->failed = 1;
+        atomic_store(task->failed, 1);
         return;
     }
     if (d->bfloat16) one_group(1, d, unit, work);
@@ -217,7 +219,7 @@ static void group_of(const void *of, int64_t unit) {
  * out; what was written then is of no use. */
 EXPORT int delta_rule(const void *delta, int threads) {
     const Delta *d = delta;
-    int failed = 0;
+    _Atomic int failed = 0;
     const Task task = {d, &failed};
     const int64_t rows = d->runs[(d->begins[d->sequences] - 1) * FIELDS + STOP];
     share_out(group_of, &task, d->sequences * d->key_heads,

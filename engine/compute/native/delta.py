@@ -37,7 +37,7 @@ class DeltaWeights(NamedTuple):
 
 
 class DeltaArguments(ctypes.Structure):
-    """``DeltaArguments`` of delta.c."""
+    """``Delta`` of delta.c."""
 
     _fields_ = (
         *fields(ctypes.c_void_p, "mixed", "gates", "out", "convolution", "decay", "bias", "norm", "tails", "matrices"),

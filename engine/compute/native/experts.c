@@ -1,5 +1,6 @@
-/* A mixture of experts for a few rows (engine/compute/layers/moe.py): which experts each row asks, and their products,
- * without asking the host anything in between. A row's bits do not depend on the others. */
+/* A mixture of experts (engine/compute/layers/moe.py): which experts each row asks, and their products, without asking the
+ * host anything in between. A row's bits do not depend on the others, but where an expert's layer refines rows if many ask
+ * it (Layers). */
 #include "products.h"
 #include "rows.h"
 #include "threads.h"
@@ -130,58 +131,87 @@ EXPORT int route(const Router *r, int threads) {
 /* ------------------------------------------------------------------ products */
 
 enum { PLAIN_RELU2 = CLAMPED + 1 }; /* relu(x)^2 of an expert without gates */
-enum { MOST_ROWS = 64, WORTH_SHARING = 16384 };
+/* Numbers of rows from which on several threads copy and gate them; and bytes for the rows that are computed at a time. */
+enum { WORTH_SHARING = 16384, MOST_BYTES = 16 << 20 };
+
+/* A layer of each expert: [experts] of all that follows, or NULL, where none has it. */
+typedef struct {
+    const Lanes *const *weights;      /* whose shapes are the same */
+    const void *const *biases;        /* numbers in the type of x */
+    const int32_t *digits;            /* of activations */
+    const uint8_t *const *refined;    /* not NULL: of rows of an expert that more than ``few`` ask there is one digit, and
+                                         this is refined as lanes_matmul says */
+    const int32_t *const *orders;     /* place i of a row belongs to its number order[i]; NULL for a layer: to its own */
+} Layers;
 
 typedef struct {
-    const Lanes *const *gate_up, *const *down;          /* [experts], whose shapes are the same */
-    const void *const *gate_up_bias, *const *down_bias; /* [experts], numbers in the type of x; NULL: none has any */
-    const int32_t *gate_up_digits, *down_digits;        /* [experts]: of activations */
-    const int64_t *chosen;                              /* [rows, choices], in a row all different */
-    const float *shares;                                /* alike */
-    const void *x, *shared;                             /* [rows, width]; what is added, or NULL */
-    void *out;                                          /* alike */
-    int64_t rows, choices, experts;
-    float limit, alpha;                                 /* see gate */
+    Layers gate_up, down;
+    const int64_t *chosen;              /* [rows, choices], in a row all different */
+    const float *shares;                /* alike */
+    const void *x, *shared;             /* [rows, width]; what is added, or NULL */
+    void *out;                          /* alike */
+    float *sums;                        /* alike: lets some experts be computed at a time, which takes less memory; or NULL */
+    int64_t rows, choices, experts, few;
+    float limit, alpha;                 /* see gate */
     int32_t gating, bfloat16;
 } Experts;
 
-/* The rows that ask an expert: entries [first, first + rows) of those sorted by expert, and in their order within one. */
+/* Rows that ask an expert: places [first, first + rows) of a batch. */
 typedef struct {
     Matmul gate_up, down;
     int64_t first, rows, expert;
 } Run;
 
+/* Entries, which are a row's choices, are sorted by expert, and in the order of rows within one. A batch is those from
+ * ``first`` up to ``stop``, and their place in it is what they are counted by. */
 typedef struct {
     const Experts *e;
-    Run *runs;
-    int64_t count, asked; /* entries, and experts that any asks */
+    int64_t count, first, stop;
     int64_t *entries;     /* [count]: row * choices + choice */
-    int64_t *run_of;      /* [count] */
     int64_t *order;       /* [rows, choices]: a row's entries, in the order of experts */
+    int64_t *added;       /* [rows]: how many of these were added up */
+    int64_t *ends;        /* [experts]: behind an expert's entries */
+    Run *runs;
+    int64_t asked;        /* runs of the batch */
+    int64_t *run_of;      /* [stop - first] */
     int64_t width, wide, inner; /* numbers of a row of x and of out, of gates and ups, and of what down takes */
-    char *x, *opened, *gated, *results; /* [count, width], [count, wide], [count, inner], [count, width] */
+    char *x, *opened, *gated, *results; /* [stop - first] rows of width, wide, inner and width */
 } Mixture;
 
 INLINE int64_t number_size(const Experts *e) { return e->bfloat16 ? 2 : 4; }
+INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Row ``row`` of numbers [.., size] plus a bias, rounded in their type. */
 INLINE void add_bias(const int bfloat16, void *numbers, int64_t row, int64_t size, const void *bias) {
     for (int64_t i = 0; i < size; i += LANES)
         put_numbers(numbers, row * size + i, numbers_at(numbers, row * size + i, bfloat16) + numbers_at(bias, i, bfloat16), bfloat16);
 }
-static void add_bias_of(const Experts *e, void *numbers, int64_t row, int64_t size, const void *const *biases, int64_t expert) {
-    if (!biases) return;
-    if (e->bfloat16) add_bias(1, numbers, row, size, biases[expert]);
-    else add_bias(0, numbers, row, size, biases[expert]);
+static void add_bias_of(const Experts *e, const Layers *l, void *numbers, int64_t row, int64_t size, int64_t expert) {
+    if (!l->biases) return;
+    if (e->bfloat16) add_bias(1, numbers, row, size, l->biases[expert]);
+    else add_bias(0, numbers, row, size, l->biases[expert]);
+}
+
+INLINE const int32_t *order_of(const Layers *l, int64_t expert) { return l->orders ? l->orders[expert] : NULL; }
+/* out [size] = the numbers of a row in the order in which a layer takes them. */
+static void put_in_order(const Experts *e, const void *row, const int32_t *order, int64_t size, void *out) {
+    if (e->bfloat16)
+        for (int64_t i = 0; i < size; i++) ((uint16_t *)out)[i] = ((const uint16_t *)row)[order[i]];
+    else
+        for (int64_t i = 0; i < size; i++) ((float *)out)[i] = ((const float *)row)[order[i]];
 }
 
 /* The row of an entry, quantised where its expert reads it. */
-static void enter(const void *of, int64_t entry) {
+static void enter(const void *of, int64_t place) {
     const Mixture *m = of;
-    const Run *run = m->runs + m->run_of[entry];
-    const int64_t bytes = m->width * number_size(m->e), row = m->entries[entry] / m->e->choices;
-    memcpy(m->x + entry * bytes, (const char *)m->e->x + row * bytes, (size_t)bytes);
-    for (int64_t i = 0; i < run->gate_up.pieces; i++) quantise_piece(&run->gate_up, (entry - run->first) * run->gate_up.pieces + i);
+    const Run *run = m->runs + m->run_of[place];
+    const int64_t bytes = m->width * number_size(m->e), row = m->entries[m->first + place] / m->e->choices;
+    const int32_t *order = order_of(&m->e->gate_up, run->expert);
+    const char *from = (const char *)m->e->x + row * bytes;
+    if (order) put_in_order(m->e, from, order, m->width, m->x + place * bytes);
+    else memcpy(m->x + place * bytes, from, (size_t)bytes);
+    for (int64_t i = 0; i < run->gate_up.pieces; i++) quantise_piece(&run->gate_up, (place - run->first) * run->gate_up.pieces + i);
 }
 
 static void open_block(const void *of, int64_t i) {
@@ -199,15 +229,22 @@ INLINE void square_row(const int bfloat16, const void *x, int64_t row, int64_t s
 }
 
 /* What lies between an entry's products. */
-static void gate_entry(const void *of, int64_t entry) {
+static void gate_entry(const void *of, int64_t place) {
     const Mixture *m = of;
     const Experts *e = m->e;
-    const Run *run = m->runs + m->run_of[entry];
-    add_bias_of(e, m->opened, entry, m->wide, e->gate_up_bias, run->expert);
-    if (e->gating != PLAIN_RELU2) gate_numbers(e->gating, e->bfloat16, m->opened, entry, m->inner, e->limit, e->alpha, m->gated);
-    else if (e->bfloat16) square_row(1, m->opened, entry, m->inner, m->gated);
-    else square_row(0, m->opened, entry, m->inner, m->gated);
-    for (int64_t i = 0; i < run->down.pieces; i++) quantise_piece(&run->down, (entry - run->first) * run->down.pieces + i);
+    const Run *run = m->runs + m->run_of[place];
+    add_bias_of(e, &e->gate_up, m->opened, place, m->wide, run->expert);
+    if (e->gating != PLAIN_RELU2) gate_numbers(e->gating, e->bfloat16, m->opened, place, m->inner, e->limit, e->alpha, m->gated);
+    else if (e->bfloat16) square_row(1, m->opened, place, m->inner, m->gated);
+    else square_row(0, m->opened, place, m->inner, m->gated);
+    const int32_t *order = order_of(&e->down, run->expert);
+    if (order) { /* what was opened is of no use any more */
+        const int64_t bytes = m->inner * number_size(e);
+        char *row = m->opened + place * m->wide * number_size(e);
+        memcpy(row, m->gated + place * bytes, (size_t)bytes);
+        put_in_order(e, row, order, m->inner, m->gated + place * bytes);
+    }
+    for (int64_t i = 0; i < run->down.pieces; i++) quantise_piece(&run->down, (place - run->first) * run->down.pieces + i);
 }
 
 static void close_block(const void *of, int64_t i) {
@@ -216,14 +253,20 @@ static void close_block(const void *of, int64_t i) {
     panel_product(&m->runs[i / blocks].down, i % blocks);
 }
 
-/* The results of a row's experts times their shares, added in float32 in the order of experts, and then what is shared. */
-INLINE void add_up(const int bfloat16, const Mixture *m, int64_t row) {
+/* The results of a row's experts times their shares, added in float32 in the order of experts, and then what is shared: its
+ * entries [begin, end) are those of the batch, which may be all. */
+INLINE void add_up(const int bfloat16, const int all, const Mixture *m, int64_t row, int64_t begin, int64_t end) {
     const Experts *e = m->e;
     const int64_t *mine = m->order + row * e->choices;
     for (int64_t i = 0; i < m->width; i += LANES) {
         Floats sum = {0};
-        for (int64_t n = 0; n < e->choices; n++)
-            sum += times(numbers_at(m->results, mine[n] * m->width + i, bfloat16), e->shares[m->entries[mine[n]]]);
+        if (!all && begin) sum = floats_at(e->sums + row * m->width + i);
+        for (int64_t n = begin; n < end; n++)
+            sum += times(numbers_at(m->results, (mine[n] - m->first) * m->width + i, bfloat16), e->shares[m->entries[mine[n]]]);
+        if (!all && end < e->choices) {
+            put_floats(e->sums + row * m->width + i, sum);
+            continue;
+        }
         if (e->shared) sum += numbers_at(e->shared, row * m->width + i, bfloat16);
         put_numbers(e->out, row * m->width + i, sum, bfloat16);
     }
@@ -232,12 +275,19 @@ INLINE void add_up(const int bfloat16, const Mixture *m, int64_t row) {
 static void add_up_row(const void *of, int64_t row) {
     const Mixture *m = of;
     const Experts *e = m->e;
-    for (int64_t n = 0; n < e->choices; n++) {
-        const int64_t entry = m->order[row * e->choices + n];
-        add_bias_of(e, m->results, entry, m->width, e->down_bias, m->runs[m->run_of[entry]].expert);
+    const int64_t *mine = m->order + row * e->choices, begin = m->added[row];
+    int64_t end = begin;
+    for (; end < e->choices && mine[end] < m->stop; end++) {
+        const int64_t place = mine[end] - m->first;
+        add_bias_of(e, &e->down, m->results, place, m->width, m->runs[m->run_of[place]].expert);
     }
-    if (e->bfloat16) add_up(1, m, row);
-    else add_up(0, m, row);
+    if (begin == end) return;
+    m->added[row] = end;
+    const int all = end - begin == e->choices;
+    if (e->bfloat16 && all) add_up(1, 1, m, row, begin, end);
+    else if (e->bfloat16) add_up(1, 0, m, row, begin, end);
+    else if (all) add_up(0, 1, m, row, begin, end);
+    else add_up(0, 0, m, row, begin, end);
 }
 
 INLINE int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -248,62 +298,117 @@ INLINE void *cut(char **memory, int64_t bytes) {
     return first;
 }
 
-/* Entries sorted by expert, and the runs of them. */
-static void sort_entries(Mixture *m, int64_t *ends) {
+/* Entries sorted by expert. */
+static void sort_entries(Mixture *m) {
     const Experts *e = m->e;
-    memset(ends, 0, (size_t)(e->experts + 1) * sizeof *ends);
-    for (int64_t i = 0; i < m->count; i++) ends[e->chosen[i] + 1]++;
-    for (int64_t expert = 0; expert < e->experts; expert++) {
-        const int64_t first = ends[expert], rows = ends[expert + 1];
-        ends[expert + 1] += first;
-        if (rows) m->runs[m->asked++] = (Run){.first = first, .rows = rows, .expert = expert};
+    memset(m->ends, 0, (size_t)e->experts * sizeof *m->ends);
+    memset(m->added, 0, (size_t)e->rows * sizeof *m->added);
+    for (int64_t i = 0; i < m->count; i++) m->ends[e->chosen[i]]++;
+    for (int64_t expert = 0, first = 0; expert < e->experts; expert++) {
+        const int64_t rows = m->ends[expert];
+        m->ends[expert] = first;
+        first += rows;
     }
-    for (int64_t i = 0; i < m->count; i++) m->entries[ends[e->chosen[i]]++] = i;
-    for (int64_t run = 0; run < m->asked; run++)
-        for (int64_t i = 0; i < m->runs[run].rows; i++) m->run_of[m->runs[run].first + i] = run;
-    int64_t filled[MOST_ROWS] = {0};
+    for (int64_t i = 0; i < m->count; i++) m->entries[m->ends[e->chosen[i]]++] = i;
     for (int64_t entry = 0; entry < m->count; entry++) {
         const int64_t row = m->entries[entry] / e->choices;
-        m->order[row * e->choices + filled[row]++] = entry;
+        m->order[row * e->choices + m->added[row]++] = entry;
+    }
+    memset(m->added, 0, (size_t)e->rows * sizeof *m->added);
+}
+
+/* Whether so many rows ask an expert that its layers refine them. */
+INLINE int refines(const Experts *e, const Layers *l, int64_t asked) { return l->refined && asked > e->few; }
+INLINE int digits_of(const Experts *e, const Layers *l, int64_t expert, int64_t asked) {
+    return refines(e, l, asked) ? 1 : l->digits[expert];
+}
+static Matmul product_of(const Experts *e, const Layers *l, const Run *run, int64_t asked, const char *x, char *out, char **memory) {
+    const Lanes *w = l->weights[run->expert];
+    const int digits = digits_of(e, l, run->expert, asked);
+    const uint8_t *refined = refines(e, l, asked) ? l->refined[run->expert] : NULL;
+    const int64_t each = number_size(e);
+    return matmul_of(w, x + run->first * w->in_features * each, e->bfloat16, out + run->first * w->out_features * each, e->bfloat16,
+                     run->rows, digits, refined, cut(memory, matmul_bytes(w, run->rows, digits, refined)));
+}
+
+/* The most bytes for a row's quantised activations. */
+INLINE int64_t quantised_row(const Layers *l, int64_t expert) {
+    const Lanes *w = l->weights[expert];
+    const int64_t few = lines(matmul_bytes(w, 1, l->digits[expert], NULL));
+    return l->refined ? larger(few, lines(matmul_bytes(w, 1, 1, l->refined[expert]))) : few;
+}
+/* The most bytes that an entry of an expert takes in a batch. */
+INLINE int64_t entry_bytes(const Mixture *m, int64_t expert) {
+    const int64_t numbers = 2 * m->width + m->wide + m->inner, kept = sizeof(Run) + sizeof *m->run_of;
+    return numbers * number_size(m->e) + kept + quantised_row(&m->e->gate_up, expert) + quantised_row(&m->e->down, expert);
+}
+/* What a batch's tables of rows take more, as each begins in a line of its own. */
+enum { TABLES = 6 * 64 };
+
+/* The batch from m->first on, of as many entries as ``room`` bytes of memory hold. */
+static void fill_batch(Mixture *m, char *memory, int64_t room) {
+    const Experts *e = m->e;
+    const int64_t first = m->first, each = number_size(e);
+    int64_t start = 0, stop = first;
+    while (m->ends[start] <= first) start++;
+    for (int64_t expert = start, left = room; stop < m->count; expert++) {
+        const int64_t asked = m->ends[expert] - stop;
+        if (!asked) continue;
+        const int64_t bytes = entry_bytes(m, expert), now = smaller(asked, left / bytes);
+        stop += now, left -= now * bytes;
+        if (now < asked) break;
+    }
+    const int64_t count = stop - first;
+    m->stop = stop, m->asked = 0;
+    m->runs = cut(&memory, count * (int64_t)sizeof *m->runs), m->run_of = cut(&memory, count * 8);
+    m->x = cut(&memory, count * m->width * each), m->results = cut(&memory, count * m->width * each);
+    m->opened = cut(&memory, count * m->wide * each), m->gated = cut(&memory, count * m->inner * each);
+    for (int64_t expert = start, at = first; at < stop; expert++) {
+        const int64_t asked = m->ends[expert] - (expert ? m->ends[expert - 1] : 0);
+        if (!asked) continue;
+        const int64_t most = smaller(panel_rows(digits_of(e, &e->gate_up, expert, asked)), panel_rows(digits_of(e, &e->down, expert, asked)));
+        for (const int64_t end = smaller(m->ends[expert], stop); at < end;) {
+            Run *run = m->runs + m->asked;
+            *run = (Run){.first = at - first, .rows = smaller(end - at, most), .expert = expert};
+            run->gate_up = product_of(e, &e->gate_up, run, asked, m->x, m->opened, &memory);
+            run->down = product_of(e, &e->down, run, asked, m->gated, m->results, &memory);
+            for (int64_t i = 0; i < run->rows; i++) m->run_of[run->first + i] = m->asked;
+            m->asked++, at += run->rows;
+        }
     }
 }
 
-/* out = the sum of what the experts of each row give, and what is shared: at most MOST_ROWS, widths that 16 divides. 1 where
- * memory ran out. */
+static void compute_batch(Mixture *m, int threads) {
+    const int64_t count = m->stop - m->first;
+    threads = product_threads(m->asked * m->width * m->wide, threads);
+    const int few = count * m->width < WORTH_SHARING ? 1 : threads;
+    share_out(enter, m, count, few);
+    share_out(open_block, m, m->asked * m->runs->gate_up.blocks, threads);
+    share_out(gate_entry, m, count, few);
+    share_out(close_block, m, m->asked * m->runs->down.blocks, threads);
+    share_out(add_up_row, m, m->e->rows, few);
+}
+
+/* out = the sum of what the experts of each row give, and what is shared: widths are multiples of 16. 1 where memory ran
+ * out. */
 EXPORT int experts(const Experts *e, int threads) {
-    const Lanes *up = e->gate_up[0], *down = e->down[0];
+    const Lanes *up = *e->gate_up.weights, *down = *e->down.weights;
     Mixture m = {.e = e, .count = e->rows * e->choices, .width = up->in_features, .wide = up->out_features, .inner = down->in_features};
-    const int64_t count = m.count, each = number_size(e);
-    int64_t quantised = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t expert = e->chosen[i];
-        quantised += lines(matmul_bytes(e->gate_up[expert], 1, e->gate_up_digits[expert], NULL)) +
-                     lines(matmul_bytes(e->down[expert], 1, e->down_digits[expert], NULL));
+    int64_t room = 0, largest = 0;
+    for (int64_t i = 0; i < m.count; i++) {
+        const int64_t bytes = entry_bytes(&m, e->chosen[i]);
+        room += bytes, largest = larger(largest, bytes);
     }
-    const int64_t tables = lines(count * (int64_t)sizeof *m.runs) + 3 * lines(count * 8) + lines((e->experts + 1) * 8);
-    const int64_t numbers = 2 * lines(count * m.width * each) + lines(count * m.wide * each) + lines(count * m.inner * each);
-    char *memory = scratch((size_t)(tables + numbers + quantised));
+    if (e->sums) room = larger(smaller(room, MOST_BYTES), largest);
+    const int64_t tables = 2 * lines(m.count * 8) + lines(e->rows * 8) + lines(e->experts * 8);
+    char *memory = scratch((size_t)(tables + room + TABLES));
     if (!memory) return 1;
-    m.runs = cut(&memory, count * (int64_t)sizeof *m.runs);
-    m.entries = cut(&memory, count * 8), m.run_of = cut(&memory, count * 8), m.order = cut(&memory, count * 8);
-    sort_entries(&m, cut(&memory, (e->experts + 1) * 8));
-    m.x = cut(&memory, count * m.width * each), m.results = cut(&memory, count * m.width * each);
-    m.opened = cut(&memory, count * m.wide * each), m.gated = cut(&memory, count * m.inner * each);
-    for (Run *run = m.runs; run < m.runs + m.asked; run++) {
-        const Lanes *a = e->gate_up[run->expert], *b = e->down[run->expert];
-        const int a_digits = e->gate_up_digits[run->expert], b_digits = e->down_digits[run->expert];
-        const int64_t at = run->first * each;
-        run->gate_up = matmul_of(a, m.x + at * m.width, e->bfloat16, m.opened + at * m.wide, e->bfloat16, run->rows, a_digits, NULL,
-                                 cut(&memory, matmul_bytes(a, run->rows, a_digits, NULL)));
-        run->down = matmul_of(b, m.gated + at * m.inner, e->bfloat16, m.results + at * m.width, e->bfloat16, run->rows, b_digits, NULL,
-                              cut(&memory, matmul_bytes(b, run->rows, b_digits, NULL)));
+    m.entries = cut(&memory, m.count * 8), m.order = cut(&memory, m.count * 8);
+    m.added = cut(&memory, e->rows * 8), m.ends = cut(&memory, e->experts * 8);
+    sort_entries(&m);
+    for (; m.first < m.count; m.first = m.stop) {
+        fill_batch(&m, memory, room);
+        compute_batch(&m, threads);
     }
-    threads = product_threads(m.asked * m.width * m.wide, threads);
-    const int few = count * m.width < WORTH_SHARING ? 1 : threads;
-    share_out(enter, &m, count, few);
-    share_out(open_block, &m, m.asked * m.runs->gate_up.blocks, threads);
-    share_out(gate_entry, &m, count, few);
-    share_out(close_block, &m, m.asked * m.runs->down.blocks, threads);
-    share_out(add_up_row, &m, e->rows, few);
     return 0;
 }

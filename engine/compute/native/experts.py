@@ -23,13 +23,19 @@ class RouterArguments(ctypes.Structure):
     )
 
 
+class LayersArguments(ctypes.Structure):
+    """``Layers`` of experts.c."""
+
+    _fields_ = fields(ctypes.c_void_p, "weights", "biases", "digits", "refined", "orders")
+
+
 class ExpertsArguments(ctypes.Structure):
     """``Experts`` of experts.c."""
 
     _fields_ = (
-        *fields(ctypes.c_void_p, "gate_up", "down", "gate_up_bias", "down_bias", "gate_up_digits", "down_digits"),
-        *fields(ctypes.c_void_p, "chosen", "shares", "x", "shared", "out"),
-        *fields(ctypes.c_int64, "rows", "choices", "experts"),
+        *fields(LayersArguments, "gate_up", "down"),
+        *fields(ctypes.c_void_p, "chosen", "shares", "x", "shared", "out", "sums"),
+        *fields(ctypes.c_int64, "rows", "choices", "experts", "few"),
         *fields(ctypes.c_float, "limit", "alpha"),
         *fields(ctypes.c_int32, "gating", "bfloat16"),
     )

@@ -43,7 +43,7 @@ _BUILD = "python -m engine.compute.native.build"
 
 
 class WeightLanes(ctypes.Structure):
-    """``WeightLanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
+    """``Lanes`` of products.h: addresses of the tensors that hold a layer's weights, and what they mean."""
 
     _fields_ = (
         *fields(ctypes.c_void_p, "codes", "high", "scales", "zeros", "supers", "least", "shifts"),
@@ -217,7 +217,7 @@ class NativeLibrary:
 
     def has_delta_rule(self, shape: RecurrentShape, dtype: torch.dtype) -> bool:
         """Return True if :meth:`delta_rule` serves layers of this shape."""
-        return dtype in DTYPES and (shape.key | shape.value) % ROW_UNIT == 0
+        return dtype in DTYPES and (shape.key | shape.value) % ROW_UNIT == 0 and shape.kernel <= MOST_TAPS
 
     def delta_rule(
         self,
@@ -228,7 +228,8 @@ class NativeLibrary:
         states: LayerStates,
         runs: StateRuns,
     ) -> Tensor | None:
-        """Same as `engine.compute.layers.recurrent.delta_rule.delta_rule`; None if dtype or head widths do not fit."""
+        """Same as `engine.compute.layers.recurrent.delta_rule.delta_rule`; None if dtype, head widths or taps do not
+        fit."""
         if not self.has_delta_rule(shape, mixed.dtype) or gates.dtype != mixed.dtype:
             return None
         mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -240,6 +241,10 @@ class NativeLibrary:
         self._run("delta_rule", "The delta rule", ctypes.byref(problem))
         return out
 
+    def has_convolution(self, channels: int, kernel: int) -> bool:
+        """Return True if :meth:`convolve` serves convolutions of so many taps over so many channels."""
+        return channels % ROW_UNIT == 0 and kernel <= MOST_TAPS
+
     def convolve(
         self,
         inputs: Tensor,
@@ -250,15 +255,10 @@ class NativeLibrary:
         silu: bool = False,
     ) -> Tensor | None:
         """`convolve` of layers/recurrent/convolution.py, and what is added to its sums, and their SiLU; None where
-        channels are not a multiple of 16 or the dtype does not fit."""
+        channels or taps do not fit (:meth:`has_convolution`), or the dtype does not."""
         (kernel, channels), apart = taps.shape, inputs.stride(1) != 1
-        if (
-            inputs.dtype not in DTYPES
-            or tails.dtype != inputs.dtype
-            or channels % ROW_UNIT
-            or kernel > MOST_TAPS
-            or apart
-        ):
+        known = inputs.dtype in DTYPES and tails.dtype == inputs.dtype
+        if apart or not known or not self.has_convolution(channels, kernel):
             return None
         out, tables = torch.empty(inputs.shape), RunTables.of(runs)
         problem = convolution_of(inputs, taps, bias, tails, out, tables, silu)
@@ -300,7 +300,7 @@ class NativeLibrary:
         self._run("route", "Choosing experts", ctypes.byref(problem))
 
     def experts(self, problem: ExpertsArguments) -> None:
-        """Compute the experts that some rows ask: at most 64 rows, whose widths are multiples of 16."""
+        """Compute the experts that some rows ask, whose widths are multiples of 16."""
         self._run("experts", "A mixture of experts", ctypes.byref(problem))
 
     def attend(
@@ -313,6 +313,7 @@ class NativeLibrary:
         out: Tensor,
         lse: Tensor | None = None,
         trees: Tensor | None = None,
+        softcap: float | None = None,
     ) -> None:
         """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
@@ -321,9 +322,9 @@ class NativeLibrary:
         both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
         ``lse [T, H]`` float32, if given, gets its first n rows written too. Rows of a sequence follow each other.
         ``trees [n, 2]`` int64 are the first key of a row's drafted tree, and bits for those that it sees of the keys
-        from there on, -1: all.
+        from there on, -1: all. A softcap is that of `AttnSpec`.
         """
-        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees)
+        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees, softcap)
         self._run("attend_rows", "The native attention", ctypes.byref(problem))
 
     def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
@@ -349,7 +350,15 @@ class NativeLibrary:
         return rows, trees
 
     def attend_chosen(
-        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        pages: Tensor,
+        rows: Tensor,
+        scale: float,
+        out: Tensor,
+        lse: Tensor,
+        softcap: float | None = None,
     ) -> None:
         """Same as :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
 
@@ -357,7 +366,8 @@ class NativeLibrary:
         of them a head reads, and where its keys stop.
         """
         assert kv.bounds is not None
-        problem = QuestArguments(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
+        attention = attend_of(q, kv, pages, rows, scale, out, lse, softcap=softcap)
+        problem = QuestArguments(attention, kv.bounds.data_ptr())
         self._run("quest_rows", "Choosing pages", ctypes.byref(problem))
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:

@@ -21,17 +21,24 @@
 #include <arm_neon.h>
 #endif
 
-/* One buffer a thread for each file of code, grown as needed. NULL where memory ran out. */
-static _Thread_local struct { char *bytes; size_t size; } held;
+typedef struct {
+    char *bytes;
+    size_t size;
+} Buffer;
 
-static inline void *scratch(size_t size) {
-    if (!held.bytes || held.size < size) {
-        free(held.bytes);
-        held.bytes = aligned_alloc(64, size / 64 * 64 + 64);
-        held.size = held.bytes ? size : 0;
+/* Room for so many bytes, which what was there before does not survive. NULL where memory ran out. */
+static inline void *room_of(Buffer *buffer, size_t size) {
+    if (!buffer->bytes || buffer->size < size) {
+        free(buffer->bytes);
+        buffer->bytes = aligned_alloc(64, size / 64 * 64 + 64);
+        buffer->size = buffer->bytes ? size : 0;
     }
-    return held.bytes;
+    return buffer->bytes;
 }
+
+/* One buffer a thread for each file of code, grown as needed. NULL where memory ran out. */
+static _Thread_local Buffer held;
+static inline void *scratch(size_t size) { return room_of(&held, size); }
 
 /* Threads for a product with so many weights: below a few a second thread costs more than it gives. */
 static inline int product_threads(int64_t weights, int threads) { return weights < 1 << 18 ? 1 : threads; }

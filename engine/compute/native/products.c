@@ -610,14 +610,15 @@ void panel_product(const void *of, int64_t i) {
     write_gated(m, block, totals, ups, first / m->digits, now / m->digits);
 }
 
+int64_t panel_rows(int digits) { return PANEL / (LOT * digits) * LOT; } /* whole rows and whole lots */
+
 int64_t matmul_bytes(const Lanes *w, int64_t rows, int digits, const uint8_t *refined) {
     return rows * digits * quantised_bytes(w->in_features, spans_of(w)) << (refined != NULL);
 }
 
 Matmul matmul_of(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
                  const uint8_t *refined, void *quantised) {
-    const int64_t all = rows * digits, whole = PANEL / (LOT * digits) * (LOT * digits); /* whole rows and whole lots */
-    const int64_t panel = all < PANEL ? all : whole;
+    const int64_t all = rows * digits, panel = all < PANEL ? all : panel_rows(digits) * digits;
     return (Matmul){
         .w = w, .x = x, .quantised = quantised, .out = out, .refined = refined, .all = all, .panel = panel,
         .pieces = (w->in_features + PIECE - 1) / PIECE, .panels = (all + panel - 1) / panel, .blocks = blocks_of(w),

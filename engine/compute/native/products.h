@@ -74,6 +74,8 @@ typedef struct {
 
 Matmul matmul_of(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
                  const uint8_t *refined, void *quantised);
+/* The most rows of a Matmul that has one panel. */
+int64_t panel_rows(int digits);
 /* Bytes of ``quantised``. */
 int64_t matmul_bytes(const Lanes *w, int64_t rows, int digits, const uint8_t *refined);
 /* The i-th piece of a Matmul, and the i-th block of a panel of it. */

@@ -2,6 +2,8 @@
 #include "attention.h"
 #include "threads.h"
 
+#include <stdatomic.h>
+
 /* Query heads that share each read of bounds. */
 enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256, STRETCH = 128 };
 
@@ -114,7 +116,7 @@ static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t hea
 typedef struct {
     const Quest *quest;
     int64_t group, parts; /* query heads of a KV head, and the tasks that they make */
-    int *failed;
+    _Atomic int *failed;
 } Ranking;
 
 static void quest_task(const void *of, int64_t task) {
@@ -123,14 +125,14 @@ static void quest_task(const void *of, int64_t task) {
     const int64_t row = task % a->count, part = task / a->count % r->parts, kv_head = task / a->count / r->parts;
     const int64_t head = row * a->heads + kv_head * r->group + part * HEADS_RANKED;
     if (quest_heads(r->quest, row, kv_head, head, (int)smaller(r->group - part * HEADS_RANKED, HEADS_RANKED)))
-        __atomic_store_n(r->failed, 1, __ATOMIC_RELAXED);
+        atomic_store(r->failed, 1);
 }
 
 /* As attend_rows, for PLAIN keys and rows with chosen pages. Nonzero where memory ran out. */
 EXPORT int quest_rows(const Quest *z, int threads) {
     const Attend *a = &z->attend;
     const int64_t group = a->heads / a->kv_heads, parts = (group + HEADS_RANKED - 1) / HEADS_RANKED;
-    int failed = 0;
+    _Atomic int failed = 0;
     const Ranking ranking = {z, group, parts, &failed};
     share_out(quest_task, &ranking, a->count * a->kv_heads * parts, threads);
     return failed;

@@ -228,6 +228,18 @@ INLINE Floats sigmoid(Floats x) {
     return chosen(x < 0, power * share, share);
 }
 
+/* tanh x, to about 2 units in the last place: a polynomial near 0 (Cephes' tanhf), and beyond it by e^(-2 |x|). */
+INLINE Floats hyperbolic_tangent(Floats x) {
+    const Words sign = (Words)x & 0x80000000;
+    const Floats size = (Floats)((Words)x ^ sign), square = x * x;
+    Floats p = square * -5.70498872745e-3f + 2.06390887954e-2f;
+    p = p * square - 5.37397155531e-2f;
+    p = p * square + 1.33314422036e-1f;
+    p = p * square - 3.33332819422e-1f;
+    const Floats power = exponential(size * -2), share = (1 - power) / (1 + power);
+    return chosen(size < every_float(0.625f), x + x * (square * p), (Floats)((Words)share | sign));
+}
+
 /* bfloat16: of the numbers that a word holds, that of the lower half and that of the upper one. */
 INLINE Floats lower_numbers(Words pairs) { return (Floats)(pairs << 16); }
 INLINE Floats upper_numbers(Words pairs) { return (Floats)(pairs & 0xFFFF0000); }

@@ -4,6 +4,8 @@
 #include "runs.h"
 #include "threads.h"
 
+#include <stdatomic.h>
+
 typedef struct {
     const float *seen;           /* [rows, heads * width + 2 * groups * state]: values, keys and queries */
     const void *steps;           /* [rows, heads], ``stride`` numbers apart */
@@ -84,7 +86,7 @@ typedef struct {
 typedef struct {
     const Space *space;
     const GatedNorm *norm;
-    int *failed;
+    _Atomic int *failed;
 } Task;
 
 static void head_of(const void *of, int64_t unit) {
@@ -98,13 +100,13 @@ static void head_of(const void *of, int64_t unit) {
         kept = run[STOP] - run[FIRST] > kept ? run[STOP] - run[FIRST] : kept;
     float *states = scratch((size_t)(kept * s->state * s->width) * sizeof(float));
     if (states) one_head(s, first, stop, unit % s->heads, states);
-    else *task->failed = 1;
+    else atomic_store(task->failed, 1);
 }
 
 /* width is a multiple of 16. 1 where memory ran out; what was written then is of no use. */
 EXPORT int state_space(const void *space, int threads) {
     const Space *s = space;
-    int failed = 0;
+    _Atomic int failed = 0;
     const Task task = {.space = s, .failed = &failed};
     const int64_t rows = s->runs[(s->begins[s->sequences] - 1) * FIELDS + STOP];
     share_out(head_of, &task, s->sequences * s->heads, product_threads(rows * s->heads * s->state * s->width, threads));
@@ -128,14 +130,14 @@ static void norm_row_of(const void *of, int64_t unit) {
     const Task *task = of;
     const GatedNorm *n = task->norm;
     float *gated = scratch((size_t)n->size * sizeof(float));
-    if (!gated) *task->failed = 1;
+    if (!gated) atomic_store(task->failed, 1);
     else if (n->bfloat16) norm_group(1, n, unit / n->groups, unit % n->groups, gated);
     else norm_group(0, n, unit / n->groups, unit % n->groups, gated);
 }
 
 /* size is a multiple of 16. 1 where memory ran out. */
 EXPORT int gated_norm(const GatedNorm *n, int64_t rows, int threads) {
-    int failed = 0;
+    _Atomic int failed = 0;
     const Task task = {.norm = n, .failed = &failed};
     share_out(norm_row_of, &task, rows * n->groups, product_threads(rows * n->groups * n->size, threads));
     return failed;

@@ -55,8 +55,6 @@ class NativeAttention(AttentionBackend):
             return "keys that its rows share stay in the processor's cache, which is faster than a second call"
         if problem.batch_invariant:
             return "a drafted tree's rows have other last bits than a chain's"
-        if problem.spec.softcap is not None:
-            return "it has no softcap"
         k_width, v_width = problem.head_dims
         if problem.kind not in PLAIN_KINDS and problem.kind not in PACKED_KINDS:
             return f"cannot read the KV kind {problem.kind}"
@@ -82,7 +80,7 @@ class NativeAttention(AttentionBackend):
         out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
         rows, trees, _ = self._rows_of(batch, spec.window, keys)
-        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse, trees)
+        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse, trees, spec.softcap)
         return out, lse
 
     def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> _Rows:

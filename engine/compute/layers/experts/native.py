@@ -1,4 +1,4 @@
-"""A block of experts for a few rows on a processor: all products of a step by one call of native code.
+"""A block of experts on a processor: all products of a step by one call of native code.
 
 Which experts are asked is read there (native/experts.c), so that the call can be recorded. It gives what the experts
 give one after the other, to the bit.
@@ -17,11 +17,10 @@ from engine.compute.layers.activation import FUNCTIONS, Activation, ClampedSwiGL
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.native import FEW_ROWS, NativeLinear
 from engine.compute.layers.numerics import Numerics
-from engine.compute.native.experts import PLAIN, ExpertsArguments
+from engine.compute.native.experts import PLAIN, ExpertsArguments, LayersArguments
 from engine.compute.native.library import GATINGS, ROW_UNIT, loaded
 
 Table = ctypes.Array[ctypes.c_void_p]
-Digits = ctypes.Array[ctypes.c_int32]
 
 
 class NativeExperts:
@@ -35,16 +34,14 @@ class NativeExperts:
         numerics: Numerics,
     ) -> None:
         self.gate_up, self.down, self.gated, self.numerics = gate_up, down, gated, numerics
-        self._alike: dict[int, Digits] = {}
+        self._alike: dict[tuple[int, int], LayersArguments] = {}
+        """By place and digits, where all layers have the same."""
 
     @functools.cached_property
     def declined(self) -> str | None:
-        """Reason that no step of this block is computed so; None where those of a few rows are."""
-        layers = (*self.gate_up, *self.down)
-        if not all(isinstance(layer, NativeLinear) for layer in layers):
+        """Reason that no step of this block is computed so; None where they are."""
+        if not all(isinstance(layer, NativeLinear) for layer in (*self.gate_up, *self.down)):
             return "its weights are not served by native products"
-        if any(layer.order is not None for layer in layers if isinstance(layer, NativeLinear)):
-            return "its groups are not runs of input features"
         gate_up, down = self.gate_up[0], self.down[0]
         if (gate_up.in_features | down.in_features) % ROW_UNIT or gate_up.in_features != down.out_features:
             return f"it has no rows of {gate_up.in_features} and {down.in_features} numbers"
@@ -55,7 +52,7 @@ class NativeExperts:
 
     def serves(self, x: Tensor) -> bool:
         """Return True if this computes a step of rows ``x [T, K]``."""
-        if self.declined is not None or not 0 < len(x) <= FEW_ROWS or self.numerics.observer is not None:
+        if self.declined is not None or not len(x) or self.numerics.observer is not None:
             return False
         biases = (_bias_of(stack[0]) for stack in (self.gate_up, self.down))
         return all(bias is None or bias.dtype == x.dtype for bias in biases)
@@ -66,35 +63,48 @@ class NativeExperts:
         assert self._gating is not None, "see declined"
         number, limit, alpha = self._gating
         x, shared = x.contiguous(), None if shared is None else shared.to(x.dtype).contiguous()
-        out = torch.empty_like(x)
-        digits = [self._digits_of(stack) for stack in (self.gate_up, self.down)]
+        out, many = torch.empty_like(x), len(x) > FEW_ROWS
+        sums = None if not many else out if x.dtype == torch.float32 else torch.empty(x.shape)
+        layers = self._layers(0, many), self._layers(1, many)
         problem = ExpertsArguments(
-            *(ctypes.addressof(table) for table in self._weights),
-            *(None if table is None else ctypes.addressof(table) for table in self._biases),
-            *(ctypes.addressof(table) for table in digits),
+            *layers,
             *(each.data_ptr() for each in (chosen, shares, x)),
             None if shared is None else shared.data_ptr(),
             out.data_ptr(),
+            None if sums is None else sums.data_ptr(),
             *chosen.shape,
             len(self.down),
+            FEW_ROWS,
             limit,
             alpha,
             number,
             x.dtype == torch.bfloat16,
         )
-        problem.kept = digits  # as long as the structure has their addresses
+        problem.kept = layers  # as long as the structure has their addresses
         loaded().experts(problem)
         return out
 
-    def _digits_of(self, stack: Sequence[Linear]) -> Digits:
-        """Digits of activations for each layer: those of its own product of a few rows."""
-        count, layers = len(stack), (layer for layer in stack if isinstance(layer, NativeLinear))
-        if self.numerics.refines:
-            return (ctypes.c_int32 * count)(*(layer.few_digits for layer in layers))
-        digits = next(layers).few_digits
-        if digits not in self._alike:
-            self._alike[digits] = (ctypes.c_int32 * count)(*[digits] * count)
-        return self._alike[digits]
+    def _layers(self, place: int, many: bool) -> LayersArguments:
+        """The experts' first layers, or their second (``place`` 1). ``many``: so many rows that an expert may be asked
+        by more than a few."""
+        stack, numerics = self._stacks[place], self.numerics
+        if numerics.refines:
+            refined: Table | None = None
+            if many and not numerics.batch_invariant and numerics.activations == 8:
+                refined = _table([None if each.refined is None else each.refined.data_ptr() for each in stack])
+            return self._arguments(place, [layer.few_digits for layer in stack], refined)
+        digits = stack[0].few_digits
+        if (place, digits) not in self._alike:
+            self._alike[place, digits] = self._arguments(place, [digits] * len(stack), None)
+        return self._alike[place, digits]
+
+    def _arguments(self, place: int, digits: Sequence[int], refined: Table | None) -> LayersArguments:
+        """``digits`` of activations for each layer: those of its own product of a few rows."""
+        weights, biases, orders = self._fixed[place]
+        tables = weights, biases, (ctypes.c_int32 * len(digits))(*digits), refined, orders
+        layers = LayersArguments(*(None if each is None else ctypes.addressof(each) for each in tables))
+        layers.kept = tables  # as long as the structure has their addresses
+        return layers
 
     @functools.cached_property
     def _gating(self) -> tuple[int, float, float] | None:
@@ -107,26 +117,34 @@ class NativeExperts:
         return (len(GATINGS), 0.0, 0.0) if gated.function is FUNCTIONS[PLAIN] else None
 
     @functools.cached_property
-    def _weights(self) -> tuple[Table, Table]:
-        """Addresses of the layers' weights, which lie there as long as the layers do."""
+    def _stacks(self) -> tuple[list[NativeLinear], list[NativeLinear]]:
         gate_up, down = (
-            _table([ctypes.addressof(layer.weights) for layer in stack if isinstance(layer, NativeLinear)])
-            for stack in (self.gate_up, self.down)
+            [each for each in stack if isinstance(each, NativeLinear)] for stack in (self.gate_up, self.down)
         )
         return gate_up, down
 
     @functools.cached_property
-    def _biases(self) -> tuple[Table | None, Table | None]:
-        found = [
-            [bias.data_ptr() for bias in map(_bias_of, stack) if bias is not None]
-            for stack in (self.gate_up, self.down)
+    def _fixed(self) -> list[tuple[Table, Table | None, Table | None]]:
+        """Addresses of each stack's weights, biases and orders, which lie there as long as the layers do."""
+        return [
+            (
+                _table([ctypes.addressof(layer.weights) for layer in stack]),
+                _table_of([layer.bias for layer in stack]),
+                _table_of([layer.order for layer in stack]),
+            )
+            for stack in self._stacks
         ]
-        gate_up, down = (_table(biases) if biases else None for biases in found)
-        return gate_up, down
 
 
-def _table(addresses: list[int]) -> Table:
+def _table(addresses: Sequence[int | None]) -> Table:
     return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def _table_of(tensors: Sequence[Tensor | None]) -> Table | None:
+    """Addresses of tensors, contiguous; None where there are none."""
+    found = [each for each in tensors if each is not None]
+    assert all(each.is_contiguous() for each in found)
+    return _table([None if each is None else each.data_ptr() for each in tensors]) if found else None
 
 
 def _bias_of(layer: Linear) -> Tensor | None:

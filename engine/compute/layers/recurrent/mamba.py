@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.recurrent.state_space import state_space
-from engine.compute.native.library import DTYPES, ROW_UNIT, find
+from engine.compute.native.library import DTYPES, find
 from engine.compute.native.state_space import MambaWeights
 from engine.compute.native.tape import repeated
 from engine.config.states import MambaShape
@@ -51,8 +51,10 @@ class Mamba2:
     @property
     def plans(self) -> bool:
         """True if the host plans where a step reads and writes states."""
-        served = self._library is not None and self._library.has_state_space(self.shape)
-        return not served or self._dtype not in DTYPES or self.shape.channels % ROW_UNIT != 0
+        library, shape = self._library, self.shape
+        if library is None or self._dtype not in DTYPES:
+            return True
+        return not (library.has_state_space(shape) and library.has_convolution(shape.channels, shape.kernel))
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.recurrent.convolution import convolve
-from engine.compute.native.library import DTYPES, ROW_UNIT, find
+from engine.compute.native.library import DTYPES, find
 from engine.compute.native.tape import repeated
 from engine.config.states import ConvolutionShape
 
@@ -37,7 +37,8 @@ class ShortConvolution:
     @property
     def plans(self) -> bool:
         """True if the host plans where a step reads and writes states."""
-        return self._library is None or self.output.in_features % ROW_UNIT != 0
+        kernel, channels = self.taps.shape
+        return self._library is None or not self._library.has_convolution(channels, kernel)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""

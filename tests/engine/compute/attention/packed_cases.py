@@ -122,6 +122,8 @@ def expected_within(cases: Sequence[Case], spec: AttnSpec, keys: KeyRange) -> tu
             repeat = case.q.shape[1] // case.k.shape[1]
             k, v = (part[seen].double().repeat_interleave(repeat, 1) for part in (case.k, case.v))
             scores = torch.einsum("hd,nhd->hn", case.q[row].double(), k) * spec.scale
+            if spec.softcap is not None:
+                scores = spec.softcap * torch.tanh(scores / spec.softcap)
             lses.append(scores.logsumexp(-1))
             outs.append(torch.einsum("hn,nhd->hd", scores.softmax(-1) if len(k) else scores, v))
         at += case.rows

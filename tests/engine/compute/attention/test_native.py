@@ -18,6 +18,7 @@ from tests.engine.compute.attention.packed_cases import expected_within
 from tests.kit.examples import examples
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
+CAPS = st.none() | st.sampled_from([0.4, 2.0, 50.0])
 runs = pytest.mark.usefixtures("each_set")
 
 
@@ -104,7 +105,8 @@ def test_any_range_of_keys(data: st.DataObject) -> None:
     cases = cases_of(shapes, seed=data.draw(st.integers(0, 1)))
     rows = sum(case.rows for case in cases)
     ends = st.none() | st.lists(st.integers(0, 1300), min_size=rows, max_size=rows).map(np.array)
-    keys, spec = KeyRange(data.draw(ends), data.draw(ends)), AttnSpec(0.125, data.draw(st.none() | st.integers(1, 900)))
+    keys, window = KeyRange(data.draw(ends), data.draw(ends)), data.draw(st.none() | st.integers(1, 900))
+    spec = AttnSpec(0.125, window, data.draw(CAPS))
     batch, q, kv = place(cases, data.draw(st.integers(0, 9)))
     want, want_lse = expected_within(cases, spec, keys)
     o, lse = NativeAttention().attend(q, kv, spec, batch, need_lse=True, keys=keys)
@@ -132,7 +134,8 @@ def test_any_tree(data: st.DataObject) -> None:
         case.q = case.q.float() if seed else case.q
     rows = sum(case.rows for case in cases)
     ends = st.none() | st.lists(st.integers(0, 560), min_size=rows, max_size=rows).map(np.array)
-    keys, spec = KeyRange(data.draw(ends), data.draw(ends)), AttnSpec(0.125, data.draw(st.none() | st.integers(1, 70)))
+    keys, window = KeyRange(data.draw(ends), data.draw(ends)), data.draw(st.none() | st.integers(1, 70))
+    spec = AttnSpec(0.125, window, data.draw(CAPS))
     batch, q, kv = place(cases, 3)
     o, lse = NativeAttention().attend(q, kv, spec, batch, need_lse=True, keys=keys)
     assert lse is not None
@@ -179,17 +182,18 @@ def test_threads_do_not_change_a_bit(sequences: int) -> None:
 
 @runs
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_row_keeps_its_bits_in_any_company(threads: int) -> None:
+@pytest.mark.parametrize("spec", [AttnSpec(0.125), AttnSpec(0.125, None, 1.5)], ids=["plain", "capped"])
+def test_a_row_keeps_its_bits_in_any_company(threads: int, spec: AttnSpec) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         cases = cases_of([(600, 1), (300, 4), (20, 1)], seed=threads)
         batch, q, kv = place(cases, 1)
-        together, _ = NativeAttention().attend(q, kv, AttnSpec(0.125), batch)
+        together, _ = NativeAttention().attend(q, kv, spec, batch)
         at = 0
         for case in cases:
             alone_batch, alone_q, alone_kv = place([case], 3)
-            alone, _ = NativeAttention().attend(alone_q, alone_kv, AttnSpec(0.125), alone_batch)
+            alone, _ = NativeAttention().attend(alone_q, alone_kv, spec, alone_batch)
             assert torch.equal(alone, together[at : at + case.rows])
             at += case.rows
     finally:
@@ -218,6 +222,31 @@ def test_a_row_of_a_prompt_keeps_its_bits_in_any_company() -> None:
     part.q, part.k, part.v = cases[2].q[40:80], cases[2].k[:280], cases[2].v[:280]
     batch, q, kv = place([part], 2)
     assert torch.equal(NativeAttention().attend(q, kv, spec, batch)[0], together[rows][40:80])
+
+
+@runs
+def test_a_row_of_a_capped_prompt_keeps_its_bits_in_any_company() -> None:
+    spec = AttnSpec(0.125, 90, 1.5)
+    cases = cases_of([(30, 1), (200, 50)], (8, 2))
+    batch, q, kv = place(cases, 1)
+    together, _ = NativeAttention().attend(q, kv, spec, batch)
+    part = Case(230, 5, None, cases[1].q[30:35], cases[1].k[:235], cases[1].v[:235])
+    batch, q, kv = place([part], 2)
+    assert torch.equal(NativeAttention().attend(q, kv, spec, batch)[0], together[31:36])
+
+
+@runs
+@pytest.mark.parametrize("cap", [0.7, 50.0])
+def test_scores_of_any_size_are_capped_to_the_last_places(cap: float) -> None:
+    """Of a row that sees one key the log of the sum is the score."""
+    x = torch.cat((torch.linspace(-4, 4, 801), torch.logspace(-30, 30, 301), -torch.logspace(-7, 3, 301))) * cap
+    case = Case(0, 1).fill(len(x), 1, 32, torch.bfloat16, torch.Generator())
+    case.k[:] = case.k.new_tensor([1.0, *[0.0] * 31])
+    case.q = torch.nn.functional.pad(x[None, :, None], (0, 31))
+    batch, q, kv = place([case])
+    _, lse = NativeAttention().attend(q, kv, AttnSpec(1.0, softcap=cap), batch, need_lse=True)
+    assert lse is not None
+    torch.testing.assert_close(lse[0].double(), cap * torch.tanh(x.double() / cap), rtol=4e-7, atol=0.0)
 
 
 @runs

@@ -187,10 +187,11 @@ def test_trees_are_refused() -> None:
     st.sampled_from([(1, 1), (4, 2), (8, 1), (6, 2), (10, 2), (4, 4)]),
     st.sampled_from([32, 64, 256]),
     st.integers(1, 30),
+    st.sampled_from([SPEC, AttnSpec(0.3, softcap=4.0)]),
     st.integers(0, 9),
 )
 def test_native_code_reads_what_torch_reads(
-    shapes: list[tuple[int, int]], heads: tuple[int, int], width: int, pages: int, seed: int
+    shapes: list[tuple[int, int]], heads: tuple[int, int], width: int, pages: int, spec: AttnSpec, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     cases = [Case(*shape).fill(*heads, width, torch.bfloat16, generator) for shape in shapes]
@@ -200,9 +201,9 @@ def test_native_code_reads_what_torch_reads(
     budgets = np.where(np.arange(batch.host.T) % 3 == 1, 0, pages + np.arange(batch.host.T) % 2)
     q = q.float() if seed % 2 else q
     native, torchs = QuestAttention(), QuestAttention()
-    assert native._serves(q, kv, SPEC)
+    assert native._serves(q, kv)
     torchs._library = None
-    (o, lse), (right, right_lse) = (one.attend(q, kv, SPEC, batch, budgets) for one in (native, torchs))
+    (o, lse), (right, right_lse) = (one.attend(q, kv, spec, batch, budgets) for one in (native, torchs))
     torch.testing.assert_close(lse, right_lse, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(o.float(), right.float(), atol=1e-5, rtol=2**-7)
     if all(rows == 1 for _, rows in shapes):

@@ -131,6 +131,16 @@ def test_native_code_computes_what_the_reference_does(
     assert torch.equal(other.states.matrices[untouched], layer.states.matrices[untouched])
 
 
+@each_set
+def test_taps_that_native_code_has_and_one_more(library: NativeLibrary) -> None:
+    for kernel, serves in ((64, True), (65, False)):
+        layer = Layer.of(RecurrentShape((True,), 1, 1, 16, 16, kernel))
+        assert library.has_delta_rule(layer.shape, torch.float32) is serves
+        inputs, runs = layer.inputs(3), runs_of([[StateRun(3, 1, 2)]])
+        found = layer.copy().run(inputs, runs, library)
+        torch.testing.assert_close(found, layer.run(inputs, runs), rtol=1e-4, atol=1e-4)
+
+
 def tree(parents: list[int]) -> StateRuns:
     """A sequence of one known row and a draft tree, whose rows follow each other as ``parents`` of SequenceRows says,
     between two other sequences."""

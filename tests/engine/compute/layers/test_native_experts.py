@@ -20,6 +20,8 @@ from tests.engine.compute.native.instruction_sets import each_kernel
 from tests.gpu.gpu_support import CPU, Weights
 
 HIDDEN, INNER, EXPERTS, CHOICES = 128, 192, 10, 3
+SOME_ROWS = 30
+"""Of which more than FEW_ROWS ask some experts, and fewer ask others."""
 MOE = MoEConfig(EXPERTS, CHOICES, INNER, (True,), normalised=True)
 PLAIN = replace(MOE, names=ExpertNames(experts=("up_proj", "down_proj")))
 BLOCKS = {
@@ -59,25 +61,53 @@ def native(mlp: SparseMLP) -> Any:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_experts_give_what_they_give_one_after_the_other(name: str, dtype: torch.dtype, kernel: torch.dtype) -> None:
     numerics = Numerics(quantises=True)
-    mlp, x = block(name, dtype, numerics), rows(FEW_ROWS, dtype)
-    together = native(mlp)
-    assert together.declined is None
+    mlp, x = block(name, dtype, numerics), rows(SOME_ROWS, dtype)
+    assert native(mlp).declined is None
     assert not mlp.waits
-    some = cast(NativeLinear, mlp.gate_up[1])
-    some.refined = torch.ones(HIDDEN // 32, dtype=torch.uint8)
+    for layer in cast(list[NativeLinear], [mlp.gate_up[1], mlp.gate_up[4], *mlp.down[3:]]):
+        layer.refined = (torch.arange(layer.in_features // 32) % 2).to(torch.uint8)
     for bits, refines in ((8, False), (8, True), (16, False), (32, False)):
         numerics.activations, numerics.refines = bits, refines
-        for count in (1, 2, FEW_ROWS):
-            assert together.serves(x[:count])
-            mlp.native = together
-            found, mlp.native = mlp.forward(x[:count]), None
-            assert torch.equal(found, mlp.forward(x[:count])), (bits, refines, count)
+        for count in (1, 2, FEW_ROWS, SOME_ROWS):
+            compare(mlp, x[:count])
+    numerics.activations, numerics.refines, numerics.batch_invariant = 8, True, True
+    compare(mlp, x)
+
+
+@pytest.mark.parametrize(("dtype", "bits", "count"), [(torch.float32, 32, 1700), (torch.bfloat16, 8, 3400)])
+def test_rows_that_take_too_much_memory_at_once(dtype: torch.dtype, bits: int, count: int, kernel: torch.dtype) -> None:
+    assert count * CHOICES * (2 * HIDDEN + 3 * INNER) * dtype.itemsize > 16 << 20, "MOST_BYTES of experts.c"
+    numerics = Numerics(quantises=True)
+    numerics.activations = bits
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        compare(block("shared", dtype, numerics), rows(count, dtype))
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_groups_of_any_input_features(dtype: torch.dtype, kernel: torch.dtype) -> None:
+    mlp, generator = block("clamped", dtype, Numerics(quantises=True)), torch.Generator().manual_seed(3)
+    for layer in cast(list[NativeLinear], [*mlp.gate_up[1:], *mlp.down]):
+        layer.order = torch.randperm(layer.in_features, dtype=torch.int32, generator=generator)
+    for count in (1, SOME_ROWS):
+        compare(mlp, rows(count, dtype))
+
+
+def compare(mlp: SparseMLP, x: Tensor) -> None:
+    """All experts at once and one after the other."""
+    together = native(mlp)
+    assert together.serves(x)
+    found, mlp.native = mlp.forward(x), None
+    expected, mlp.native = mlp.forward(x), together
+    assert torch.equal(found, expected)
 
 
 def test_what_is_not_served(kernel: torch.dtype) -> None:
     numerics = Numerics()
-    mlp, x = block("silu", torch.float32, numerics), rows(FEW_ROWS + 1)
-    assert not native(mlp).serves(x)
+    mlp, x = block("silu", torch.float32, numerics), rows(1)
     assert not native(mlp).serves(x[:0])
     seen = []
     numerics.observer = lambda linear, given: seen.append(linear)
@@ -86,13 +116,10 @@ def test_what_is_not_served(kernel: torch.dtype) -> None:
     assert len(seen) == 1 + 2 * CHOICES
     numerics.observer = None
     assert native(mlp).serves(x[:1])
-    moved = block("silu", torch.float32, numerics)
-    cast(NativeLinear, moved.down[3]).order = torch.arange(INNER, dtype=torch.int32)
-    assert native(moved).declined == "its groups are not runs of input features"
-    assert moved.waits
     unlike = block("silu", torch.float32, numerics)
     native(unlike).gated = Gated("gelu", numerics)
     assert native(unlike).declined == "it has no such gating"
+    assert unlike.waits
 
 
 def router(moe: MoEConfig, invariant: bool = False) -> Router:

@@ -211,6 +211,9 @@ def test_native_convolutions_have_the_bits_of_torch(name: str, dtype: torch.dtyp
         silu = library.convolve(inputs, taps, tails.clone(), runs, bias, silu=True)
         assert silu is not None
         torch.testing.assert_close(silu, torch.nn.functional.silu(wanted + bias), rtol=1e-6, atol=1e-6)
+    assert library.has_convolution(272, 64)
+    assert not library.has_convolution(272, 65)
+    assert library.convolve(apart[:1], torch.randn(65, 272), torch.randn(9, 64, 272).to(dtype), plain) is None
     for inputs, rows in ((apart[:1].double(), tails), (apart[:1, :8], tails[..., :8])):
         assert library.convolve(inputs, taps[:, : inputs.shape[1]], rows, runs_of([[StateRun(1, 1, 2)]])) is None
 

@@ -38,9 +38,9 @@ from tests.kit.models import pages_for
 
 RECORDED = {
     f"{name}ForCausalLM"
-    for name in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Gemma3", "Phi3", "Olmo2", "Granite", "OPT")
+    for name in ("Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3", "Gemma2", "Gemma3", "Phi3", "Olmo2", "Granite", "OPT")
 }
-"""Families that a tape serves with unpacked weights: without experts, and logits of attention that are capped."""
+"""Families that a tape serves with unpacked weights: without experts."""
 MIXED = (
     *("MixtralForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM", "DeepseekV3ForCausalLM", "Gemma4ForCausalLM"),
     *("Qwen3NextForCausalLM", "Qwen3_5ForCausalLM", "OlmoHybridForCausalLM", "KimiLinearForCausalLM"),
@@ -102,10 +102,25 @@ def test_any_order_of_steps_gives_the_same_bits(kind: KVKind) -> None:
     steps_agree(*runners("LlamaForCausalLM", kind, packed=True))
 
 
+@pytest.mark.parametrize("kind", [KVKind(), KVKind("int4")], ids=lambda kind: kind.name)
+def test_capped_scores_have_the_same_bits(kind: KVKind) -> None:
+    steps_agree(*runners("Gemma2ForCausalLM", kind, packed=True), frozenset({1, 2}))
+
+
 @pytest.mark.parametrize("architecture", MIXED)
 def test_experts_are_chosen_and_states_moved_on_by_a_tape(architecture: str) -> None:
     """Rows of other steps ask other experts, and of seven rows one is padding."""
     steps_agree(*runners(architecture, packed=True, config=wide(OWN[architecture])), frozenset({1, 2}))
+
+
+def test_experts_with_groups_of_any_input_features_are_chosen_by_a_tape() -> None:
+    records, never = runners("MixtralForCausalLM", packed=True, config=OWN["MixtralForCausalLM"])
+    generator = torch.Generator().manual_seed(5)
+    layers = [linear for name, linear in records.model.linears() if "experts" in name]  # type: ignore[attr-defined]
+    assert layers
+    for linear in layers:
+        linear.order = torch.randperm(linear.in_features, dtype=torch.int32, generator=generator)
+    steps_agree(records, never, frozenset({1, 2}))
 
 
 def steps_agree(records: Runner, never: Runner, hidden: frozenset[int] = frozenset()) -> None:
