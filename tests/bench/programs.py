@@ -92,10 +92,9 @@ class KvasirSteps:
     streams = tokens = 0
 
     def load(self, model: Path, threads: int) -> dict[str, float]:
-        from engine.loading.model import spare_the_collector
-
         kvasir = Kvasir(device="cpu")
         seconds = kvasir.load(model, threads)
+        from engine.loading.model import spare_the_collector  # brings torch, whose threads are bounded before
         self.model = kvasir.client.model
         self.chunk = int(kvasir.client.state()[keys.TOKEN_BUDGET].value)
         # Steps are of this thread; the engine's would keep threads of its own (engine/loading/memory/bandwidth.py).
