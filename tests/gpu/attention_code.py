@@ -37,7 +37,7 @@ from engine.compute.attention.triton import (
     trial,
     wide_nibble_kernels,
 )
-from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
+from tests.gpu.machine_code import TARGETS, Code, Launch, jumped, look, recorded
 
 META = torch.device("meta")
 KERNELS = [
@@ -217,8 +217,11 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
 
 
 def code_of(case: str, dtype: torch.dtype, sm: int) -> Code:
+    """Of kernels for a few rows without the masks, which are jumped over in all blocks before the new rows."""
     made = CASES[case](dtype)
-    return look(made.launch, sm, made.turn, made.marker)
+    code = look(made.launch, sm, made.turn, made.marker)
+    few = made.launch.kernel.__name__ in ("attend_bytes", "attend_nibbles", "attend_wide_nibbles")
+    return code._replace(per_weight=code.per_weight * (1 - jumped(code))) if few else code
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from engine.compute.attention.triton.pack_kernels import rotated
 from engine.compute.attention.triton.tile_kernels import (
     ALIGNED,
     LOG2E,
+    LOWEST,
     TABLES,
     enter_text,
     far,
@@ -29,10 +30,10 @@ from engine.compute.attention.triton.tile_kernels import (
     result_places,
     scaled,
     shares_of_warps,
-    slots_of,
     store_lse,
     tile_rows,
     warps_slots,
+    weights_of,
     write_new,
 )
 
@@ -69,94 +70,30 @@ def _words(at, places, HALF: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def _scales(meta, at, known, MASKED: tl.constexpr):
-    """Scales of keys, or of values; of keys that are not ``known`` 0."""
-    if MASKED:
-        scale = tl.load(meta + at, mask=known, other=0.0)
-    else:
-        scale = tl.load(meta + at)
-    return scale
-
-
-@triton.jit
-def _block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
+def _block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, masked, table,
            k, v, k_meta, v_meta, stride, heads,
-           HALF: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr,
-           ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    """Each warp's running softmax and sums after its keys of a block. Not MASKED: every row sees all of it."""
+           HALF: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr, BN: tl.constexpr, ASM: tl.constexpr,
+           MAGIC: tl.constexpr):  # fmt: skip
+    """The running softmax and sums after a block of keys: each warp's after its own, of one all warps'."""
     NUMBER: tl.constexpr = query.dtype
-    key, known, slot = warps_slots(table, block, length, WARPS, BN, MASKED)
-    words, at = far(slot, stride, ALIGNED), far(slot, heads, 1)
-    first, second = _numbers(tl.permute(_words(k, words, HALF, LANES), (0, 2, 1)), ASM, MAGIC, NUMBER)
-    scores = tl.zeros((WARPS, live.shape[0], BN // WARPS), tl.float32) - less[None, :, None]
-    scores = tl.dot(query, first, scores, input_precision="ieee")
-    scores = tl.dot(query_odd, second, scores, input_precision="ieee")
-    scores *= _scales(k_meta, at, known, MASKED).to(tl.float32)[:, None, :]
-    if MASKED:
-        scores = tl.where((key[:, None, :] < limit[None, :, None]) & live[None, :, None], scores, float("-inf"))
-    more = tl.maximum(most, tl.max(scores, 2) * factor[None, :] - VALUES)
-    base = more
-    if MASKED:
-        base = tl.where(more == float("-inf"), 0.0, more)
-    weights = tl.exp2(scores * factor[None, :, None] - base[:, :, None]).to(NUMBER)
-    shrink = tl.exp2(most - base)[:, :, None]
-    ones = tl.full((WARPS, BN // WARPS, ONES), 1.0, NUMBER)
-    total = tl.dot(weights, ones, total * shrink, input_precision="ieee")
-    weights = scaled(weights, _scales(v_meta, at, known, MASKED).to(NUMBER)[:, None, :], ASM)
-    if MAGIC != 0.0:
-        added = tl.dot(weights, ones, added * shrink, input_precision="ieee")
-    first, second = _numbers(_words(v, words, HALF, LANES), ASM, MAGIC, NUMBER)
-    even = tl.dot(weights, first, even * shrink, input_precision="ieee")
-    odd = tl.dot(weights, second, odd * shrink, input_precision="ieee")
-    return more, total, added, even, odd
-
-
-@triton.jit
-def _wide_block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
-                k, v, k_meta, v_meta, stride, heads,
-                HALF: tl.constexpr, LANES: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, ASM: tl.constexpr,
-                MAGIC: tl.constexpr):  # fmt: skip
-    """As :func:`_block` with one softmax of all warps, each of which adds up its part of the channels."""
-    NUMBER: tl.constexpr = query.dtype
-    key, known, slot = slots_of(table, block, length, BN, MASKED)
+    EACH: tl.constexpr = BN // WARPS
+    key, known, slot = warps_slots(table, block, length, WARPS, BN)
     words, at = far(slot, stride, ALIGNED), far(slot, heads, 1)
     first, second = _numbers(tl.trans(_words(k, words, HALF, LANES)), ASM, MAGIC, NUMBER)
-    scores = tl.zeros((live.shape[0], BN), tl.float32) - less[:, None]
+    scores = of_warps(tl.broadcast_to(-less[:, None], (less.shape[0], EACH)), WARPS)
     scores = tl.dot(query, first, scores, input_precision="ieee")
     scores = tl.dot(query_odd, second, scores, input_precision="ieee")
-    scores *= _scales(k_meta, at, known, MASKED).to(tl.float32)[None, :]
-    if MASKED:
-        scores = tl.where((key[None, :] < limit[:, None]) & live[:, None], scores, float("-inf"))
-    more = tl.maximum(most, tl.max(scores, 1) * factor - VALUES)
-    base = more
-    if MASKED:
-        base = tl.where(more == float("-inf"), 0.0, more)
-    weights = tl.exp2(scores * factor[:, None] - base[:, None]).to(NUMBER)
-    shrink = tl.exp2(most - base)[:, None]
-    ones = tl.full((BN, ONES), 1.0, NUMBER)
+    scores *= tl.expand_dims(tl.load(k_meta + at).to(tl.float32), -2)
+    most, weights, shrink = weights_of(scores, most, factor, key, limit, masked, VALUES, NUMBER)
+    ones = of_warps(tl.full((EACH, ONES), 1.0, NUMBER), WARPS)
     total = tl.dot(weights, ones, total * shrink, input_precision="ieee")
-    weights = scaled(weights, _scales(v_meta, at, known, MASKED).to(NUMBER)[None, :], ASM)
+    weights = scaled(weights, tl.expand_dims(tl.load(v_meta + at, mask=known, other=0.0).to(NUMBER), -2), ASM)
     if MAGIC != 0.0:
         added = tl.dot(weights, ones, added * shrink, input_precision="ieee")
     first, second = _numbers(_words(v, words, HALF, LANES), ASM, MAGIC, NUMBER)
     even = tl.dot(weights, first, even * shrink, input_precision="ieee")
     odd = tl.dot(weights, second, odd * shrink, input_precision="ieee")
-    return more, total, added, even, odd
-
-
-@triton.jit
-def _any_block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
-               k, v, k_meta, v_meta, stride, heads,
-               HALF: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr,
-               ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    if WARPS > 1:
-        found = _block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
-                       k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, MASKED, ASM, MAGIC)  # fmt: skip
-    else:
-        found = _wide_block(block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live,
-                            table, k, v, k_meta, v_meta, stride, heads, HALF, LANES, BN, MASKED, ASM,
-                            MAGIC)  # fmt: skip
-    return found
+    return most, total, added, even, odd
 
 
 @triton.jit(do_not_specialize=["tokens", "table_row", "ahead_bytes"], do_not_specialize_on_alignment=TABLES)
@@ -178,7 +115,7 @@ def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out
         return
     head, heads = tl.program_id(1), tl.num_programs(1)
     live, row, member = tile_rows(0, rows, GROUP, BM)
-    limit, start, middle, end = keys_of_text(row, rows, length, BN)
+    limit, start, end, whole = keys_of_text(row, rows, length, BN)
     if WRITES:
         codes: tl.constexpr = tl.pointer_type(tl.int8)
         cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k.to(codes, bitcast=True), v.to(codes, bitcast=True),
@@ -202,22 +139,16 @@ def attend_bytes(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_out
     v += tl.multiple_of(head * head_stride, ALIGNED)
     k_meta += head
     v_meta += head
-    most = tl.full((BM,), float("-inf"), tl.float32)
+    most = tl.full((BM,), LOWEST, tl.float32)
     total, added = tl.zeros((BM, ONES), tl.float32), tl.zeros((BM, ONES), tl.float32)
     even, odd = tl.zeros((BM, LANES), tl.float32), tl.zeros((BM, LANES), tl.float32)
-    if WARPS > 1:
-        query, query_odd = of_warps(query, WARPS), of_warps(query_odd, WARPS)
-        most, total, added = of_warps(most, WARPS), of_warps(total, WARPS), of_warps(added, WARPS)
-        even, odd = of_warps(even, WARPS), of_warps(odd, WARPS)
-    for block in range(start, middle):
-        most, total, added, even, odd = _any_block(
-            block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, False, ASM, MAGIC,
-        )  # fmt: skip
-    for block in range(middle, end):
-        most, total, added, even, odd = _any_block(
-            block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, True, ASM, MAGIC,
+    query, query_odd = of_warps(query, WARPS), of_warps(query_odd, WARPS)
+    most, total, added = of_warps(most, WARPS), of_warps(total, WARPS), of_warps(added, WARPS)
+    even, odd = of_warps(even, WARPS), of_warps(odd, WARPS)
+    for block in range(start, end):
+        most, total, added, even, odd = _block(
+            block, most, total, added, even, odd, query, query_odd, less, factor, limit, length, block >= whole, table,
+            k, v, k_meta, v_meta, stride, heads, HALF, LANES, WARPS, BN, ASM, MAGIC,
         )  # fmt: skip
 
     # Every column of the products with ones is the same.

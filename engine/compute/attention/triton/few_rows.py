@@ -19,14 +19,29 @@ lop3.b32 $1, t, 0x00FF00FF, 0x64806480, 0x6A; }"""
 BYTES_MAGIC = 1152.0
 NIBBLES = """{ .reg .b32 t;
 and.b32 $0, $4, 0x000F000F;
-and.b32 $1, $4, 0x00F000F0;
+and.b32 $2, $4, 0x00F000F0;
 shr.u32 t, $4, 8;
-and.b32 $2, t, 0x000F000F;
+and.b32 $1, t, 0x000F000F;
 and.b32 $3, t, 0x00F000F0; }"""
-"""PTX: two halfwords of four codes of 4 bits each -> float16 of NIBBLES_UNIT times less, see nibble_kernels.py."""
+"""PTX: two halfwords of four codes of 4 bits each -> float16 of NIBBLES_UNIT times less: the lower codes of the first
+byte and of the second, and the higher ones, see nibble_kernels.py."""
+MIXED_NIBBLES = """{ .reg .b32 t, m;
+and.b32 $0, $6, 0x000F000F;
+shr.u32 t, $6, 8;
+and.b32 $1, t, 0x000F000F;
+lop3.b32 m, $8, 0x00FF00FF, 0x000F000F, 0x6A;
+lop3.b32 t, $6, $7, $8, 0xE4;
+and.b32 $2, t, m;
+shr.u32 t, t, 8;
+and.b32 $3, t, m;
+lop3.b32 t, $6, $7, $8, 0xD8;
+and.b32 $4, t, 0x00F000F0;
+shr.u32 t, t, 8;
+and.b32 $5, t, 0x00F000F0; }"""
+"""PTX: the same of two halfwords and two others, and of which half each is, all bits or none: first the lower codes;
+then the higher ones of the first half with the others' lower ones of the second; then higher ones, the others' of the
+first half. (0xE4 is a where c is set and b elsewhere, 0xD8 the other way about.)"""
 NIBBLES_UNIT = float(1 << 24)
-NIBBLES_GROUP = 32
-"""Channels that share a scale and a minimum in every head that the kernels of 4 bits serve."""
 ALIGNMENT = 16
 """Bytes that strides of keys and values are multiples of."""
 
@@ -67,25 +82,25 @@ def _wide_nibbles() -> Any:
 def _of_bytes(width: int, exact: bool, inline: bool) -> dict[str, Any]:
     lanes, magic = power_of_two(width // 2), 0.0 if exact else BYTES_MAGIC
     # A warp alone would have more sums of wide heads than registers.
-    warps = WARPS if lanes <= 64 else 1
+    warps = _warps(width) if lanes <= 64 else 1
     return {"HALF": width // 2, "LANES": lanes, "WARPS": warps, "ASM": BYTES if inline else "", "MAGIC": magic}
 
 
-def _of_nibbles(width: int, exact: bool, inline: bool) -> dict[str, Any]:
-    asm, unit = (NIBBLES, NIBBLES_UNIT) if inline else ("", 1.0)
-    return {"WIDTH": width, "WARPS": _nibble_warps(width), "ASM": asm, "UNIT": unit}
-
-
 def _of_wide_nibbles(width: int, exact: bool, inline: bool) -> dict[str, Any]:
-    pairs, half = width // (2 * NIBBLES_GROUP), NIBBLES_GROUP // 2
-    return {"PAIRS": pairs, "HALF": half, "ASM": NIBBLES if inline else "", "UNIT": NIBBLES_UNIT if inline else 1.0}
+    if not inline:
+        return {"WIDTH": width, "ASM": "", "UNIT": 1.0}
+    return {"WIDTH": width, "ASM": MIXED_NIBBLES if width == 96 else NIBBLES, "UNIT": NIBBLES_UNIT}
+
+
+def _of_nibbles(width: int, exact: bool, inline: bool) -> dict[str, Any]:
+    return {**_of_wide_nibbles(width, exact, inline), "WARPS": _warps(width)}
 
 
 WARPS, KEYS = 4, 128
 """Warps of a program, and keys of a tile, twice those of other kinds."""
 
 
-def _nibble_warps(width: int) -> int:
+def _warps(width: int) -> int:
     """As many as make a turn of each about as long: what comes once in each turn is half of a short one."""
     return WARPS if width > 64 else WARPS // 2
 
@@ -93,9 +108,9 @@ def _nibble_warps(width: int) -> int:
 def _named(kind: str, width: int) -> FewRows | None:
     if kind == "int8" and 32 <= width <= 256 and width % ALIGNMENT == 0:
         keys = KEYS if width <= 128 else KEYS // 2
-        return FewRows(rows=16, keys=keys, warps=WARPS, kernel=_bytes, constants=_of_bytes)
+        return FewRows(rows=16, keys=keys, warps=_warps(width), kernel=_bytes, constants=_of_bytes)
     if kind == "int4" and width in (64, 96, 128):
-        return FewRows(rows=16, keys=KEYS, warps=_nibble_warps(width), kernel=_nibbles, constants=_of_nibbles)
+        return FewRows(rows=16, keys=KEYS, warps=_warps(width), kernel=_nibbles, constants=_of_nibbles)
     if kind == "int4" and width == 256:
         # One warp, since products with values have 16 rows and as many columns, which several would all compute; 16
         # rows would have more sums than a thread has registers.

@@ -77,7 +77,7 @@ def first_slots(table, length, BN: tl.constexpr):
     """Slots of the first keys of a program that attends to a part of a whole text. (What is fetched of them into the
     level-2 cache may be written still: that is where it is written.)"""
     start, _ = split_of(0, tl.cdiv(length, BN))
-    _, _, slot = slots_of(table, start, length, BN, True)
+    _, _, slot = slots_of(table, start, length, BN)
     return slot
 
 
@@ -172,7 +172,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     if V_REST > 0:
         acc_rest = tl.zeros((BM, V_REST), tl.float32)
     for block in range(start, end):
-        key, known, slot = slots_of(table, block, high, BN, True)
+        key, known, slot = slots_of(table, block, high, BN)
         k_at = k + head * k_head
         if KIND == "kivi":
             even = tl.load(table + block * 2).to(tl.int64)

@@ -6,9 +6,12 @@ register, where it is a float16 of 2^-24 of it, or of 16 times that (tensor core
 scores are a sum over groups of channels, of products with codes times the scale and the queries' sum times the minimum;
 values are added up group by group with weights that have the scale, and the minima by a product of their own.
 
-A strip is 16 halfwords of a head: its lower codes are 32 neighbouring channels and its higher ones 32 others. Either
-are a part, whose channels share a scale; only of 96 channels the higher ones of the first strip are of two groups,
-which are two parts.
+A strip is 16 halfwords of a head: its lower codes are 32 neighbouring channels and its higher ones 32 others, either of
+which share a scale and are a part. 96 channels are one strip and eight halfwords more, whose lower codes share it with
+the higher ones of the strip's first half, and whose higher ones with those of its second: these are parts as well.
+
+Queries stay in shared memory, from which they are fetched once in each turn: there is one loop over keys for that. With
+one for whole blocks and one for masked ones, Triton 3.7 keeps them in registers for both, and spills the second's.
 
 Importing this needs Triton.
 """
@@ -24,6 +27,7 @@ from engine.compute.attention.triton.pack_kernels import rotated
 from engine.compute.attention.triton.tile_kernels import (
     ALIGNED,
     LOG2E,
+    LOWEST,
     TABLES,
     enter_text,
     far,
@@ -37,6 +41,7 @@ from engine.compute.attention.triton.tile_kernels import (
     store_lse,
     tile_rows,
     warps_slots,
+    weights_of,
     write_new,
 )
 
@@ -55,82 +60,117 @@ LIFT = tl.constexpr(32768.0)
 
 @triton.jit
 def four_codes(words, ASM: tl.constexpr, NUMBER: tl.constexpr):
-    """int16 of four codes each -> the lower and the higher of its first byte, and of its second.
+    """int16 of four codes each -> the lower of its first byte and of its second, and the higher ones.
 
     The higher are 16 times too large, and all of them 2^24 times too small where ASM is given.
     """
     if ASM != "":
-        low, high, odd_low, odd_high = tl.inline_asm_elementwise(
+        found = tl.inline_asm_elementwise(
             ASM, "=r,=r,=r,=r,r", [words], dtype=(tl.float16, tl.float16, tl.float16, tl.float16), is_pure=True, pack=2
         )
     else:
-        low, high = (words & 15).to(NUMBER), (words & 240).to(NUMBER)
-        odd_low, odd_high = ((words >> 8) & 15).to(NUMBER), ((words >> 8) & 240).to(NUMBER)
-    return low, high, odd_low, odd_high
-
-
-@triton.constexpr_function
-def _parts(width):
-    """How many parts a head has."""
-    return 2 * ((width + 63) // 64) + (1 if width % 64 else 0)
-
-
-@triton.constexpr_function
-def _higher(part, strips):
-    """Whether a part are higher codes."""
-    return part % 2 == 1 or part == 2 * strips
-
-
-@triton.constexpr_function
-def _place(part, strips):
-    """Where a part's strip begins among the results of :func:`four_codes` for all strips, and which it is of them."""
-    return 1 if part == 2 * strips else part // 2 * 4 + part % 2
-
-
-@triton.constexpr_function
-def _group(part, width):
-    """The group of a part's channels."""
-    strips = (width + 63) // 64
-    if part == 2 * strips:
-        return width // 64 + 1
-    return (part % 2 * (width // 2) + part // 2 * 32) // 32
+        odd = words >> 8
+        found = (words & 15).to(NUMBER), (odd & 15).to(NUMBER), (words & 240).to(NUMBER), (odd & 240).to(NUMBER)
+    return found
 
 
 @triton.jit
-def _channels(PART: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr, STRIPS: tl.constexpr):
-    """Every STEP of the channels of a part's halfwords, and whether they are the part's.
+def _mixed_codes(words, rest, half, ASM: tl.constexpr, NUMBER: tl.constexpr):
+    """As :func:`four_codes` of the lower codes of ``words``; then of the higher ones of their first half, all of whose
+    bits are set in ``half``, with the lower ones of the second half of ``rest``; then of the higher ones of the rest's
+    first half with the words' second."""
+    words, half = tl.broadcast(words, half)
+    if ASM != "":
+        found = tl.inline_asm_elementwise(
+            ASM, "=r,=r,=r,=r,=r,=r,r,r,r", [words, rest, half],
+            dtype=(tl.float16, tl.float16, tl.float16, tl.float16, tl.float16, tl.float16), is_pure=True, pack=2,
+        )  # fmt: skip
+    else:
+        first, second = (words & half) | (rest & ~half), (rest & half) | (words & ~half)
+        mask = tl.where(half != 0, 240, 15)
+        found = ((words & 15).to(NUMBER), ((words >> 8) & 15).to(NUMBER), (first & mask).to(NUMBER),
+                 ((first >> 8) & mask).to(NUMBER), (second & 240).to(NUMBER),
+                 ((second >> 8) & 240).to(NUMBER))  # fmt: skip
+    return found
 
-    Parts are the lower and the higher codes of each strip, and then what is of the next group.
+
+@triton.jit
+def _first_half(at, rows):
+    """[STRIP] int16, all bits of the first half set.
+
+    A load of nothing, as there are ``rows``: Triton gives operands of tensor cores the layout that they need where they
+    are loaded, but not where they are a range of numbers.
     """
-    PLACE: tl.constexpr = _place(PART, STRIPS)
-    FIRST: tl.constexpr = PLACE % 2 * (WIDTH // 2) + PLACE // 4 * GROUP_OF
-    END: tl.constexpr = WIDTH if PLACE % 2 else WIDTH // 2
-    GROUP: tl.constexpr = _group(PART, WIDTH)
-    channel = FIRST + STEP * tl.arange(0, GROUP_OF // STEP)
-    return channel, (channel >= GROUP * GROUP_OF) & (channel < (GROUP + 1) * GROUP_OF) & (channel < END)
+    lane = tl.arange(0, STRIP)
+    return tl.load(at + lane, mask=lane < -rows, other=tl.where(lane < STRIP // 2, -1, 0)).to(tl.int16)
+
+
+@triton.constexpr_function
+def group_of(part, width):
+    """The group of a part's channels: parts are the lower and the higher codes of each strip."""
+    return part if width == 96 else part % 2 * (width // 64) + part // 2
 
 
 @triton.jit
-def _query(at, cos, sin, live, PART: tl.constexpr, WIDTH: tl.constexpr, STRIPS: tl.constexpr, ROTARY: tl.constexpr):
+def _channels(PART: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr):
+    """Every STEP of the channels of a part's halfwords, and what a code of each counts for: higher ones are 16 times
+    too large."""
+    place = STEP * tl.arange(0, GROUP_OF // STEP)
+    if WIDTH == 96 and PART > 0:
+        # Halfwords from the 17th on have the channels from 32 and from 80 on.
+        channel = tl.where(place < STRIP, 48, 16) + place if PART == 1 else tl.where(place < STRIP, 80, 48) + place
+    else:
+        channel = PART % 2 * (WIDTH // 2) + PART // 2 * GROUP_OF + place
+    return channel, tl.where(channel < WIDTH // 2, 1.0, 1.0 / 16)
+
+
+@triton.jit
+def _query(at, cos, sin, live, PART: tl.constexpr, WIDTH: tl.constexpr, ROTARY: tl.constexpr):
     """[R, STRIP] float32 of a part's even channels and of its odd ones."""
-    channel, real = _channels(PART, 2, WIDTH, STRIPS)
-    real = live[:, None] & real[None, :]
-    even = rotated(at[:, None], cos, sin, channel[None, :], real, ROTARY)
-    return even, rotated(at[:, None], cos, sin, channel[None, :] + 1, real, ROTARY)
+    channel, _ = _channels(PART, 2, WIDTH)
+    even = rotated(at[:, None], cos, sin, channel[None, :], live[:, None], ROTARY)
+    return even, rotated(at[:, None], cos, sin, channel[None, :] + 1, live[:, None], ROTARY)
 
 
 @triton.jit
-def _meta(meta, at, known, GROUPS: tl.constexpr, LANES: tl.constexpr, MASKED: tl.constexpr):
+def queries_of(at, cos, sin, live, WIDTH: tl.constexpr, WARPS: tl.constexpr, LIFTED: tl.constexpr, ROTARY: tl.constexpr,
+               NUMBER: tl.constexpr):  # fmt: skip
+    """What each row at ``at [R]`` is divided by, to be within float16; of each part the even and the odd channels
+    [R, STRIP] of what is left, LIFTED times too large, as they meet its codes, for each of WARPS; and the sum [R] of
+    both, which minima meet."""
+    factor = tl.zeros((at.shape[0],), tl.float32)
+    for part in tl.static_range(WIDTH // GROUP_OF):
+        even, odd = _query(at, cos, sin, live, part, WIDTH, ROTARY)
+        factor = tl.maximum(factor, tl.maximum(tl.max(tl.abs(even), 1), tl.max(tl.abs(odd), 1)))
+    factor = tl.where(factor > 0, factor, 1.0)
+    queries, sums = (), ()
+    for part in tl.static_range(WIDTH // GROUP_OF):
+        even, odd = _query(at, cos, sin, live, part, WIDTH, ROTARY)
+        even, odd = (even / factor[:, None]).to(NUMBER), (odd / factor[:, None]).to(NUMBER)
+        sums = sums + (tl.sum(even.to(tl.float32), 1) + tl.sum(odd.to(tl.float32), 1),)  # type: ignore[assignment]
+        _, unit = _channels(part, 2, WIDTH)
+        even, odd = (even * (LIFTED * unit)).to(NUMBER), (odd * (LIFTED * unit)).to(NUMBER)
+        queries = queries + (of_warps(even, WARPS), of_warps(odd, WARPS))  # type: ignore[assignment]
+    return factor, queries, sums
+
+
+@triton.jit
+def store_part(to, numbers, least, share, stored, PART: tl.constexpr, WIDTH: tl.constexpr, UNIT: tl.constexpr):
+    """Store a part's channels ``numbers [R, GROUP_OF]``, of which codes were UNIT times too small, with minima
+    ``least [R]``, as means over ``share [R]``, of the rows that are ``stored``, whose results begin at ``to [R]``."""
+    channel, unit = _channels(PART, 1, WIDTH)
+    numbers = (numbers * (UNIT * unit) + least[:, None]) / share[:, None]
+    tl.store(to[:, None] + channel[None, :], numbers.to(to.dtype.element_ty), mask=stored[:, None])
+
+
+@triton.jit
+def _meta(meta, at, known, GROUPS: tl.constexpr, LANES: tl.constexpr):
     """Scales and minima [.., LANES] float16 of keys or values, 0 beyond GROUPS and of keys that are not ``known``."""
     lane = tl.arange(0, LANES)
-    place = (meta + lane) + tl.expand_dims(at, -1)
-    if MASKED or LANES > GROUPS:
-        real = lane < GROUPS
-        if MASKED:
-            real = tl.expand_dims(known, -1) & real
-        both = tl.load(place, mask=real, other=0)
-    else:
-        both = tl.load(place)
+    real = tl.expand_dims(known, -1)
+    if LANES > GROUPS:
+        real &= lane < GROUPS
+    both = tl.load((meta + lane) + tl.expand_dims(at, -1), mask=real, other=0)
     return both.to(tl.int16).to(tl.float16, bitcast=True), (both >> 16).to(tl.int16).to(tl.float16, bitcast=True)
 
 
@@ -151,68 +191,71 @@ def _scales(scales, LANES: tl.constexpr):
 
 
 @triton.jit
-def _words(at, places, strip: tl.constexpr, WIDTH: tl.constexpr):
-    """[W, E, STRIP] int16 of a strip, 0 beyond the head."""
-    lane = strip * STRIP + tl.arange(0, STRIP)
-    place = (at + lane) + tl.expand_dims(places, -1)
-    if (strip + 1) * STRIP > WIDTH // 4:
-        words = tl.load(place, mask=lane < WIDTH // 4, other=0)
-    else:
-        words = tl.load(place)
+def _words(at, places, lane, ACROSS: tl.constexpr):
+    """[W, E, STRIP] int16 of the heads that begin at ``places`` from the first; ACROSS: [W, STRIP, E]."""
+    words = tl.load((at + lane) + tl.expand_dims(places, -1))
+    if ACROSS:
+        words = tl.trans(words)
     return words
 
 
 @triton.jit
-def _block(block, most, total, added, sums, queries, query_sums, factor, limit, length, live, table,
+def _codes(at, places, half, strip: tl.constexpr, WIDTH: tl.constexpr, ACROSS: tl.constexpr, ASM: tl.constexpr,
+           NUMBER: tl.constexpr):  # fmt: skip
+    """A strip's codes, like :func:`_words`: of each of its parts the even and the odd ones."""
+    lane = tl.arange(0, STRIP)
+    words = _words(at, places, strip * STRIP + lane, ACROSS)
+    if WIDTH == 96:
+        rest = _words(at, places, STRIP + lane % (STRIP // 2), ACROSS)
+        found = _mixed_codes(words, rest, half[:, None] if ACROSS else half, ASM, NUMBER)
+    else:
+        found = four_codes(words, ASM, NUMBER)
+    return found
+
+
+@triton.jit
+def _block(block, most, total, added, sums, half, queries, query_sums, factor, limit, length, masked, table,
            k, v, k_meta, v_meta, stride, meta_stride,
-           WIDTH: tl.constexpr, STRIPS: tl.constexpr, PARTS: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr,
-           BN: tl.constexpr, MASKED: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
-    """Each warp's running softmax and sums after its keys of a block. Not MASKED: every row sees all of it."""
+           WIDTH: tl.constexpr, LANES: tl.constexpr, WARPS: tl.constexpr, BN: tl.constexpr,
+           ASM: tl.constexpr):  # fmt: skip
+    """Each warp's running softmax and sums after its keys of a block."""
     NUMBER: tl.constexpr = query_sums.dtype
+    EACH: tl.constexpr = BN // WARPS
     GROUPS: tl.constexpr = WIDTH // GROUP_OF
-    key, known, slot = warps_slots(table, block, length, WARPS, BN, MASKED)
+    STRIPS: tl.constexpr = WIDTH // (4 * STRIP)
+    PARTS: tl.constexpr = GROUPS // STRIPS
+    key, known, slot = warps_slots(table, block, length, WARPS, BN)
     words, at = far(slot, stride, ALIGNED), far(slot, meta_stride, 1)
-    scales, minima = _meta(k_meta, at, known, GROUPS, LANES, MASKED)
+    scales, minima = _meta(k_meta, at, known, GROUPS, LANES)
     scale = _scales(scales, LANES)
-    # As they lie in memory: sums that meet a scale are 0.
-    both = tl.join(scales.to(NUMBER), minima.to(NUMBER))[:, :, :, None, :]
-    both = tl.broadcast_to(both, (WARPS, BN // WARPS, LANES, SUMS // LANES // 2, 2))
-    both = tl.permute(tl.reshape(both, (WARPS, BN // WARPS, SUMS)), (0, 2, 1))
-    scores = tl.dot(query_sums, both, input_precision="ieee")
+    least = tl.broadcast_to(minima.to(NUMBER)[:, :, :, None], (WARPS, EACH, LANES, SUMS // LANES))
+    least = tl.trans(tl.reshape(least, (WARPS, EACH, SUMS)))
+    scores = tl.dot(query_sums, least, input_precision="ieee")
     for strip in tl.static_range(STRIPS):
-        codes = four_codes(tl.permute(_words(k, words, strip, WIDTH), (0, 2, 1)), ASM, NUMBER)
-        for part in tl.static_range(PARTS):
-            if _place(part, STRIPS) // 4 == strip:
-                low, odd = codes[_place(part, STRIPS) % 4], codes[_place(part, STRIPS) % 4 + 2]
-                product = tl.dot(queries[2 * part], low, input_precision="ieee")
-                product = tl.dot(queries[2 * part + 1], odd, product, input_precision="ieee")
-                scores += product * scale[_group(part, WIDTH)].to(tl.float32)[:, None, :]
-    if MASKED:
-        scores = tl.where((key[:, None, :] < limit[None, :, None]) & live[None, :, None], scores, float("-inf"))
-    more = tl.maximum(most, tl.max(scores, 2) * factor[None, :] - VALUES)
-    base = more
-    if MASKED:
-        base = tl.where(more == float("-inf"), 0.0, more)
-    weights = tl.exp2(scores * factor[None, :, None] - base[:, :, None]).to(NUMBER)
-    shrink = tl.exp2(most - base)[:, :, None]
-    scales, minima = _meta(v_meta, at, known, GROUPS, LANES, MASKED)
+        codes = _codes(k, words, half, strip, WIDTH, True, ASM, NUMBER)
+        for part in tl.static_range(strip * PARTS, strip * PARTS + PARTS):
+            product = tl.dot(queries[2 * part], codes[2 * (part - strip * PARTS)], input_precision="ieee")
+            product = tl.dot(
+                queries[2 * part + 1], codes[2 * (part - strip * PARTS) + 1], product, input_precision="ieee"
+            )
+            scores += product * scale[group_of(part, WIDTH)].to(tl.float32)[:, None, :]
+    most, weights, shrink = weights_of(scores, most, factor, key, limit, masked, VALUES, NUMBER)
+    scales, minima = _meta(v_meta, at, known, GROUPS, LANES)
     scale = _scales(scales, LANES)
-    ones = tl.full((WARPS, BN // WARPS, MINIMA), 1.0, NUMBER)
+    ones = tl.full((WARPS, EACH, MINIMA), 1.0, NUMBER)
     total = tl.dot(weights, ones, total * shrink, input_precision="ieee")
-    least = tl.broadcast_to(minima.to(NUMBER)[:, :, :, None], (WARPS, BN // WARPS, LANES, MINIMA // LANES))
-    least = tl.reshape(least, (WARPS, BN // WARPS, MINIMA))
-    added = tl.dot(weights, least, added * shrink, input_precision="ieee")
-    codes = ()
-    for strip in tl.static_range(STRIPS):
-        codes = codes + four_codes(_words(v, words, strip, WIDTH), ASM, NUMBER)
+    least = tl.broadcast_to(minima.to(NUMBER)[:, :, :, None], (WARPS, EACH, LANES, MINIMA // LANES))
+    added = tl.dot(weights, tl.reshape(least, (WARPS, EACH, MINIMA)), added * shrink, input_precision="ieee")
     result = ()
-    for part in tl.static_range(PARTS):
-        own = scaled(weights, scale[_group(part, WIDTH)].to(NUMBER)[:, None, :], ASM)
-        result = result + (  # type: ignore[assignment]
-            tl.dot(own, codes[_place(part, STRIPS)], sums[2 * part] * shrink, input_precision="ieee"),
-            tl.dot(own, codes[_place(part, STRIPS) + 2], sums[2 * part + 1] * shrink, input_precision="ieee"),
-        )
-    return more, total, added, result
+    for strip in tl.static_range(STRIPS):
+        codes = _codes(v, words, half, strip, WIDTH, False, ASM, NUMBER)
+        for part in tl.static_range(strip * PARTS, strip * PARTS + PARTS):
+            own = scaled(weights, scale[group_of(part, WIDTH)].to(NUMBER)[:, None, :], ASM)
+            result = result + (  # type: ignore[assignment]
+                tl.dot(own, codes[2 * (part - strip * PARTS)], sums[2 * part] * shrink, input_precision="ieee"),
+                tl.dot(own, codes[2 * (part - strip * PARTS) + 1], sums[2 * part + 1] * shrink, input_precision="ieee"),
+            )
+    return most, total, added, result
 
 
 @triton.jit
@@ -237,15 +280,13 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
     begin, rows, length = enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY)
     if rows == 0:
         return
-    STRIPS: tl.constexpr = (WIDTH + 4 * STRIP - 1) // (4 * STRIP)
     GROUPS: tl.constexpr = WIDTH // GROUP_OF
-    COUNT: tl.constexpr = _parts(WIDTH)
     LANES: tl.constexpr = 2 if GROUPS == 2 else 4
     SPAN: tl.constexpr = SUMS // LANES
     LIFTED: tl.constexpr = 1.0 if UNIT == 1.0 else LIFT
     head, heads = tl.program_id(1), tl.num_programs(1)
     live, row, member = tile_rows(0, rows, GROUP, BM)
-    limit, start, middle, end = keys_of_text(row, rows, length, BN)
+    limit, start, end, whole = keys_of_text(row, rows, length, BN)
     if WRITES:
         codes: tl.constexpr = tl.pointer_type(tl.uint8)
         cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k.to(codes, bitcast=True), v.to(codes, bitcast=True),
@@ -255,47 +296,32 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
 
     NUMBER: tl.constexpr = tl.float32 if q.dtype.element_ty == tl.float32 else tl.float16
     at = q + (begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head
-    factor = tl.zeros((BM,), tl.float32)
-    for part in tl.static_range(COUNT):
-        even, odd = _query(at, cos, sin, live, part, WIDTH, STRIPS, ROTARY)
-        factor = tl.maximum(factor, tl.maximum(tl.max(tl.abs(even), 1), tl.max(tl.abs(odd), 1)))
-    factor = tl.where(factor > 0, factor, 1.0)
-    queries = ()
+    factor, queries, found = queries_of(at, cos, sin, live, WIDTH, WARPS, LIFTED, ROTARY, NUMBER)
     span = tl.arange(0, SUMS)[None, :]
     totals = tl.zeros((BM, SUMS), tl.float32)
-    for part in tl.static_range(COUNT):
-        even, odd = _query(at, cos, sin, live, part, WIDTH, STRIPS, ROTARY)
-        even, odd = (even / factor[:, None]).to(NUMBER), (odd / factor[:, None]).to(NUMBER)
-        both = tl.sum(even.to(tl.float32), 1) + tl.sum(odd.to(tl.float32), 1)
-        totals += tl.where(span // SPAN == _group(part, WIDTH), both[:, None] * (LIFTED / UNIT), 0.0)
-        size = LIFTED / 16 if _higher(part, STRIPS) else LIFTED
-        even, odd = (even * size).to(NUMBER), (odd * size).to(NUMBER)
-        queries = queries + (of_warps(even, WARPS), of_warps(odd, WARPS))  # type: ignore[assignment]
+    for part in tl.static_range(GROUPS):
+        totals += tl.where(span // SPAN == group_of(part, WIDTH), found[part][:, None] * (LIFTED / UNIT), 0.0)
     # A sum is a float16 and what that leaves.
     rounded = totals.to(NUMBER)
     rest = (totals - rounded.to(tl.float32)).to(NUMBER)
-    query_sums = of_warps(tl.where(span % SPAN == 1, rounded, tl.where(span % SPAN == 3, rest, 0.0)), WARPS)
+    query_sums = of_warps(tl.where(span % SPAN == 0, rounded, tl.where(span % SPAN == 1, rest, 0.0)), WARPS)
     factor *= scale * LOG2E * (UNIT / LIFTED)
     table += tl.program_id(0) * table_row
     k += tl.multiple_of(head * head_stride, ALIGNED)
     v += tl.multiple_of(head * head_stride, ALIGNED)
     k_meta += head * GROUPS
     v_meta += head * GROUPS
-    most = tl.full((WARPS, BM), float("-inf"), tl.float32)
+    half = _first_half(row_start, rows)
+    most = tl.full((WARPS, BM), LOWEST, tl.float32)
     total = tl.zeros((WARPS, BM, MINIMA), tl.float32)
     added = tl.zeros((WARPS, BM, MINIMA), tl.float32)
     sums = ()
-    for _ in tl.static_range(2 * COUNT):
+    for _ in tl.static_range(2 * GROUPS):
         sums = sums + (tl.zeros((WARPS, BM, STRIP), tl.float32),)  # type: ignore[assignment]
-    for block in range(start, middle):
+    for block in range(start, end):
         most, total, added, sums = _block(
-            block, most, total, added, sums, queries, query_sums, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, stride, heads * GROUPS, WIDTH, STRIPS, COUNT, LANES, WARPS, BN, False, ASM,
-        )  # fmt: skip
-    for block in range(middle, end):
-        most, total, added, sums = _block(
-            block, most, total, added, sums, queries, query_sums, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, stride, heads * GROUPS, WIDTH, STRIPS, COUNT, LANES, WARPS, BN, True, ASM,
+            block, most, total, added, sums, half, queries, query_sums, factor, limit, length, block >= whole, table,
+            k, v, k_meta, v_meta, stride, heads * GROUPS, WIDTH, LANES, WARPS, BN, ASM,
         )  # fmt: skip
 
     most, share = shares_of_warps(most)
@@ -304,16 +330,11 @@ def attend_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, lse_o
     # Every column of the product with ones is the same.
     total = tl.max(tl.sum(total * share, 0), 1)
     some = total > 0
-    whole = tl.where(some, total, 1.0)[:, None]
     place, stored = result_places(begin + row, member, live, some, tokens, GROUP, PARTS)
-    to = out + place[:, None] * WIDTH
-    for part in tl.static_range(COUNT):
-        channel, real = _channels(part, 1, WIDTH, STRIPS)
-        least = column_of(added, _group(part, WIDTH) * (MINIMA // LANES))[:, None]
-        size = UNIT / 16 if _higher(part, STRIPS) else UNIT
-        numbers = neighbours(sums[2 * part], sums[2 * part + 1])
-        numbers = (tl.sum(numbers * share, 0) * size + least) / whole
-        tl.store(to + channel[None, :], numbers.to(out.dtype.element_ty), mask=stored[:, None] & real[None, :])
+    for part in tl.static_range(GROUPS):
+        numbers = tl.sum(neighbours(sums[2 * part], sums[2 * part + 1]) * share, 0)
+        least = column_of(added, group_of(part, WIDTH) * (MINIMA // LANES))
+        store_part(out + place * WIDTH, numbers, least, tl.where(some, total, 1.0), stored, part, WIDTH, UNIT)
     if LSE:
         store_lse(lse_out, place, most, total, live)
     if MERGED > 0:

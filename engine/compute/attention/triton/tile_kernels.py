@@ -18,6 +18,9 @@ PAGE = tl.constexpr(16)
 ALIGNED = tl.constexpr(8)
 """Halfwords of 16 bytes: what strides of packed keys and values are multiples of where a few rows have their kernel."""
 
+LOWEST = tl.constexpr(-3e38)
+"""The largest score of a row that has seen none: the exponents of what it has yet to see are finite with it."""
+
 TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions", "cos", "sin", "turns", "slots"]
 """Tensors read number by number: their alignment is no reason to compile another kernel."""
 
@@ -56,31 +59,26 @@ def split_of(first, blocks):
 
 
 @triton.jit
-def slots_of(table, block, length, BN: tl.constexpr, MASKED: tl.constexpr):
+def slots_of(table, block, length, BN: tl.constexpr):
     """Keys of a block, whether they are below ``length``, and their slots: those of page 0, which is there for that,
-    where they are not. Not MASKED: all of them are."""
+    where they are not."""
     key = block * BN + tl.arange(0, BN)
     known = key < length
-    if MASKED:
-        page = tl.load(table + key // PAGE, mask=known, other=0).to(tl.int64)
-    else:
-        page = tl.load(table + key // PAGE).to(tl.int64)
+    page = tl.load(table + key // PAGE, mask=known, other=0).to(tl.int64)
     return key, known, page * PAGE + key % PAGE
 
 
 @triton.jit
-def warps_slots(table, block, length, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr):
-    """As :func:`slots_of` ``[WARPS, BN / WARPS]``: each warp has neighbouring keys. Slots are int32."""
+def warps_slots(table, block, length, WARPS: tl.constexpr, BN: tl.constexpr):
+    """As :func:`slots_of` ``[WARPS, BN / WARPS]``, of which each warp has neighbouring keys; for one warp, or all of
+    them, ``[BN]``. Slots are int32, and those of keys that are not below ``length`` may hold anything."""
     EACH: tl.constexpr = BN // WARPS
-    place = tl.arange(0, WARPS)[:, None] * EACH + tl.arange(0, EACH)[None, :]
-    key = block * BN + place
-    known = key < length
-    at = table + (block * (BN // PAGE) + place // PAGE)
-    if MASKED:
-        page = tl.load(at, mask=known, other=0)
-    else:
-        page = tl.load(at)
-    return key, known, page * PAGE + place % PAGE
+    place = tl.arange(0, EACH)
+    if WARPS > 1:
+        place = tl.arange(0, WARPS)[:, None] * EACH + place[None, :]
+    page, left = place // PAGE, length - block * BN
+    number = tl.load(table + (block * (BN // PAGE) + page), mask=page * PAGE < left, other=0)
+    return block * BN + place, place < left, number * PAGE + place % PAGE
 
 
 @triton.jit
@@ -116,8 +114,10 @@ def neighbours(even, odd):
 
 @triton.jit
 def of_warps(x, WARPS: tl.constexpr):
-    """``x [R]`` or ``[R, C]`` for each of WARPS."""
-    if len(x.shape) == 1:
+    """``x [R]`` or ``[R, C]`` for each of WARPS; x for one."""
+    if WARPS == 1:
+        each = x
+    elif len(x.shape) == 1:
         each = tl.broadcast_to(x[None, :], (WARPS, x.shape[0]))
     else:
         each = tl.broadcast_to(x[None, :, :], (WARPS, x.shape[0], x.shape[1]))
@@ -125,11 +125,26 @@ def of_warps(x, WARPS: tl.constexpr):
 
 
 @triton.jit
+def weights_of(scores, most, factor, key, limit, masked, LARGER: tl.constexpr, NUMBER: tl.constexpr):
+    """The next step of each row's softmax: ``most [.., R]``, the largest score up to this step less LARGER; the weights
+    of ``scores [.., R, keys]`` with that, so 2^LARGER times too large; and what sums up to the step before count for
+    now, ``[.., R, 1]``.
+
+    Scores are exponents of 2 when multiplied with ``factor [R]``. Where they are ``masked``, rows see only those of
+    ``key [.., keys]`` below ``limit [R]``.
+    """
+    if masked:
+        scores = tl.where(tl.expand_dims(key, -2) < tl.expand_dims(limit, -1), scores, float("-inf"))
+    more = tl.maximum(most, tl.max(scores, -1) * factor - LARGER)
+    weights = tl.exp2(scores * tl.expand_dims(factor, -1) - tl.expand_dims(more, -1)).to(NUMBER)
+    return more, weights, tl.expand_dims(tl.exp2(most - more), -1)
+
+
+@triton.jit
 def shares_of_warps(most):
     """The largest of each row's ``most [WARPS, R]``, exponents of 2, and what the sums of each warp count for."""
     top = tl.max(most, 0)
-    base = tl.where(top == float("-inf"), 0.0, top)
-    return top, tl.exp2(most - base[None, :])
+    return top, tl.exp2(most - top[None, :])
 
 
 @triton.jit
@@ -150,11 +165,10 @@ def enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY: tl.constexpr):
 
 @triton.jit
 def keys_of_text(row, rows, length, BN: tl.constexpr):
-    """The first key that each row does not see, and blocks of this program's split of a whole text: the first, the
-    first that holds a key which some row does not see, and the end."""
+    """The first key that each row does not see, and blocks of a whole text: the first of this program's split, its end,
+    and the first that holds a key which some row does not see."""
     start, end = split_of(0, tl.cdiv(length, BN))
-    middle = tl.maximum(start, tl.minimum(end, (length - rows + 1) // BN))
-    return length - rows + row + 1, start, middle, end
+    return length - rows + row + 1, start, end, (length - rows + 1) // BN
 
 
 @triton.jit

@@ -13,18 +13,29 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.compute.attention.triton.nibble_kernels import column_of, four_codes
-from engine.compute.attention.triton.pack_kernels import rotated
+from engine.compute.attention.triton.nibble_kernels import (
+    GROUP_OF,
+    STRIP,
+    column_of,
+    four_codes,
+    group_of,
+    queries_of,
+    store_part,
+)
 from engine.compute.attention.triton.tile_kernels import (
+    ALIGNED,
     LOG2E,
+    LOWEST,
     TABLES,
     enter_text,
+    far,
     keys_of_text,
     merge_if_last,
+    neighbours,
     result_places,
-    slots_of,
     store_lse,
     tile_rows,
+    warps_slots,
     write_new,
 )
 
@@ -36,74 +47,56 @@ VALUES = tl.constexpr(16.0)
 
 
 @triton.jit
-def _queries(at, cos, sin, live, group, HALF: tl.constexpr, ROTARY: tl.constexpr):
-    """[HALF, R] float32 of a group's even channels, and of its odd ones."""
-    channel = group * 2 * HALF + 2 * tl.arange(0, HALF)[:, None]
-    even = rotated(at[None, :], cos, sin, channel, live[None, :], ROTARY)
-    return even, rotated(at[None, :], cos, sin, channel + 1, live[None, :], ROTARY)
-
-
-@triton.jit
-def _scales(at, known, MASKED: tl.constexpr):
+def _scales(at, known):
     """[BN, 1] float16 scales of int32 of a scale and a minimum each; of keys that are not ``known`` 0."""
-    if MASKED:
-        both = tl.load(at, mask=known, other=0)
-    else:
-        both = tl.load(at)
-    return both.to(tl.int16).to(tl.float16, bitcast=True)[:, None]
+    return tl.load(at, mask=known, other=0).to(tl.int16).to(tl.float16, bitcast=True)[:, None]
 
 
 @triton.jit
-def _minima(at, known, NUMBER: tl.constexpr, MASKED: tl.constexpr):
+def _minima(at, known, NUMBER: tl.constexpr):
     """[BN, COLUMNS] minima of the same."""
-    if MASKED:
-        both = tl.load(at, mask=known[:, None], other=0)
-    else:
-        both = tl.load(at)
-    return (both >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(NUMBER)
+    return (tl.load(at, mask=known[:, None], other=0) >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(NUMBER)
 
 
 @triton.jit
-def _block(block, most, added, sums, queries, query_sums, factor, limit, length, live, table,
+def _block(block, most, added, sums, queries, query_sums, factor, limit, length, masked, table,
            k, v, k_meta, v_meta, stride, meta_slot,
-           PAIRS: tl.constexpr, HALF: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, ASM: tl.constexpr,
-           UNIT: tl.constexpr):  # fmt: skip
-    """The running softmax and sums after a block of keys. Not MASKED: every row sees all of it."""
+           WIDTH: tl.constexpr, BN: tl.constexpr, ASM: tl.constexpr, UNIT: tl.constexpr):  # fmt: skip
+    """The running softmax and sums after a block of keys."""
     NUMBER: tl.constexpr = query_sums.dtype
-    key, known, slot = slots_of(table, block, length, BN, MASKED)
-    lane = tl.arange(0, HALF)
+    key, known, slot = warps_slots(table, block, length, 1, BN)
+    words, metas = far(slot, stride, ALIGNED), far(slot, meta_slot, 1)
+    GROUPS: tl.constexpr = WIDTH // GROUP_OF
+    lane = tl.arange(0, STRIP)
     column = tl.arange(0, COLUMNS)
-    at = slot[:, None] * meta_slot + (column % (2 * PAIRS))[None, :]
-    lowest = tl.dot(_minima(k_meta + at, known, NUMBER, MASKED), query_sums, input_precision="ieee")
-    scores = tl.zeros((BN, live.shape[0]), tl.float32)
-    for pair in tl.static_range(PAIRS):
-        words = tl.load(k + slot[:, None] * stride + pair * HALF + lane[None, :])
-        even_low, even_high, odd_low, odd_high = four_codes(words, ASM, NUMBER)
+    at = metas[:, None] + (column % GROUPS)[None, :]
+    lowest = tl.dot(_minima(k_meta + at, known, NUMBER), query_sums, input_precision="ieee")
+    scores = tl.zeros((BN, limit.shape[0]), tl.float32)
+    for pair in tl.static_range(GROUPS // 2):
+        halfwords = tl.load(k + words[:, None] + pair * STRIP + lane[None, :])
+        even_low, odd_low, even_high, odd_high = four_codes(halfwords, ASM, NUMBER)
         low = tl.dot(even_low, queries[4 * pair], input_precision="ieee")
         low = tl.dot(odd_low, queries[4 * pair + 1], low, input_precision="ieee")
         high = tl.dot(even_high, queries[4 * pair + 2], input_precision="ieee")
         high = tl.dot(odd_high, queries[4 * pair + 3], high, input_precision="ieee")
-        scale_at = k_meta + slot * meta_slot + pair
-        scores += low * _scales(scale_at, known, MASKED).to(tl.float32)
-        scores += high * _scales(scale_at + PAIRS, known, MASKED).to(tl.float32)
+        scale_at = k_meta + metas + pair
+        scores += low * _scales(scale_at, known).to(tl.float32)
+        scores += high * _scales(scale_at + GROUPS // 2, known).to(tl.float32)
     scores = scores * (factor * UNIT)[None, :] + lowest * factor[None, :]
-    if MASKED:
-        scores = tl.where((key[:, None] < limit[None, :]) & live[None, :], scores, float("-inf"))
+    if masked:
+        scores = tl.where(key[:, None] < limit[None, :], scores, float("-inf"))
     more = tl.maximum(most, tl.max(scores, 0))
-    base = more
-    if MASKED:
-        base = tl.where(more == float("-inf"), 0.0, more)
-    weights = (tl.exp2(scores - base[None, :]) * VALUES).to(NUMBER)
-    shrink = tl.exp2(most - base)
-    least = tl.where((column == COLUMNS - 1)[None, :], 1.0, _minima(v_meta + at, known, NUMBER, MASKED))
+    weights = (tl.exp2(scores - more[None, :]) * VALUES).to(NUMBER)
+    shrink = tl.exp2(most - more)
+    least = tl.where((column == COLUMNS - 1)[None, :], 1.0, _minima(v_meta + at, known, NUMBER))
     added = tl.dot(tl.trans(weights), least, added * shrink[:, None], input_precision="ieee")
     result = ()
-    for pair in tl.static_range(PAIRS):
-        words = tl.load(v + slot[:, None] * stride + pair * HALF + lane[None, :])
-        even_low, even_high, odd_low, odd_high = four_codes(words, ASM, NUMBER)
-        scale_at = v_meta + slot * meta_slot + pair
-        low = tl.trans(weights * _scales(scale_at, known, MASKED).to(NUMBER))
-        high = tl.trans(weights * _scales(scale_at + PAIRS, known, MASKED).to(NUMBER))
+    for pair in tl.static_range(GROUPS // 2):
+        halfwords = tl.load(v + words[:, None] + pair * STRIP + lane[None, :])
+        even_low, odd_low, even_high, odd_high = four_codes(halfwords, ASM, NUMBER)
+        scale_at = v_meta + metas + pair
+        low = tl.trans(weights * _scales(scale_at, known).to(NUMBER))
+        high = tl.trans(weights * _scales(scale_at + GROUPS // 2, known).to(NUMBER))
         result = result + (  # type: ignore[assignment]
             tl.dot(low, even_low, sums[4 * pair] * shrink[:, None], input_precision="ieee"),
             tl.dot(low, odd_low, sums[4 * pair + 1] * shrink[:, None], input_precision="ieee"),
@@ -118,87 +111,66 @@ def attend_wide_nibbles(q, k, v, k_meta, v_meta, table, row_start, kv_len, out, 
                    new_k, new_v, cos, sin, turns, slots, scale, tokens,
                    q_row, q_head, stride, head_stride, table_row,
                    new_k_row, new_k_head, new_v_row, new_v_head, turn_row, ahead, ahead_bytes,
-                   GROUP: tl.constexpr, PAIRS: tl.constexpr, HALF: tl.constexpr, ASM: tl.constexpr, UNIT: tl.constexpr,
+                   GROUP: tl.constexpr, WIDTH: tl.constexpr, ASM: tl.constexpr, UNIT: tl.constexpr,
                    LSE: tl.constexpr, PARTS: tl.constexpr, MERGED: tl.constexpr, MERGED_ROWS: tl.constexpr,
                    MERGED_COLUMNS: tl.constexpr, MERGED_LSE: tl.constexpr, WRITES: tl.constexpr, ROTARY: tl.constexpr,
                    LOOKED_UP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    """Grid (S, H_kv, splits); at most BM rows times heads a sequence. Keys and values int16 ``[slots, H_kv, PAIRS *
-    HALF]`` of 4 * PAIRS * HALF channels, of which 2 * HALF share a scale; strides of them in int16. The rest as in
-    `kernels.attend`."""
+    """Grid (S, H_kv, splits); at most BM rows times heads a sequence. Keys and values int16 ``[slots, H_kv, WIDTH /
+    4]``, WIDTH a multiple of 64; strides of them in int16. The rest as in `kernels.attend`."""
     begin, rows, length = enter_text(row_start, kv_len, ahead, ahead_bytes, EARLY)
     if rows == 0:
         return
-    PLANE: tl.constexpr = 2 * PAIRS * HALF
+    GROUPS: tl.constexpr = WIDTH // GROUP_OF
     head, heads = tl.program_id(1), tl.num_programs(1)
     live, row, member = tile_rows(0, rows, GROUP, BM)
-    limit, start, middle, end = keys_of_text(row, rows, length, BN)
+    limit, start, end, whole = keys_of_text(row, rows, length, BN)
     if WRITES:
         codes: tl.constexpr = tl.pointer_type(tl.uint8)
         cos, sin = write_new(new_k, new_v, cos, sin, turns, slots, k.to(codes, bitcast=True), v.to(codes, bitcast=True),
                              k_meta, v_meta, begin, (length - 1) // BN, start, end, new_k_row, new_k_head, new_v_row,
-                             new_v_head, turn_row, "int4", 2 * PLANE, 2 * PLANE, ROTARY, LOOKED_UP, 2 * HALF, 2 * HALF,
-                             PLANE, PLANE)  # fmt: skip
+                             new_v_head, turn_row, "int4", WIDTH, WIDTH, ROTARY, LOOKED_UP, GROUP_OF, GROUP_OF,
+                             WIDTH // 2, WIDTH // 2)  # fmt: skip
 
     NUMBER: tl.constexpr = tl.float32 if q.dtype.element_ty == tl.float32 else tl.float16
     at = q + (begin + row).to(tl.int64) * q_row + (head * GROUP + member) * q_head
-    factor = tl.zeros((BM,), tl.float32)
-    for group in tl.static_range(2 * PAIRS):
-        even, odd = _queries(at, cos, sin, live, group, HALF, ROTARY)
-        factor = tl.maximum(factor, tl.maximum(tl.max(tl.abs(even), 0), tl.max(tl.abs(odd), 0)))
-    factor = tl.where(factor > 0, factor, 1.0)
+    factor, found, totals = queries_of(at, cos, sin, live, WIDTH, 1, 1.0, ROTARY, NUMBER)
     queries = ()
     column = tl.arange(0, COLUMNS)[:, None]
     query_sums = tl.zeros((COLUMNS, BM), tl.float32)
-    for pair in tl.static_range(PAIRS):
-        for plane in tl.static_range(2):
-            even, odd = _queries(at, cos, sin, live, plane * PAIRS + pair, HALF, ROTARY)
-            even, odd = (even / factor[None, :]).to(NUMBER), (odd / factor[None, :]).to(NUMBER)
-            both = (tl.sum(even.to(tl.float32), 0) + tl.sum(odd.to(tl.float32), 0))[None, :]
-            # A sum is a float16 and what that leaves.
-            rounded = both.to(NUMBER).to(tl.float32)
-            query_sums += tl.where(column == plane * PAIRS + pair, rounded, 0.0)
-            query_sums += tl.where(column == (2 + plane) * PAIRS + pair, both - rounded, 0.0)
-            queries = queries + (even * (1.0 / 16**plane), odd * (1.0 / 16**plane))  # type: ignore[assignment]
+    for part in tl.static_range(GROUPS):
+        queries = queries + (tl.trans(found[2 * part]), tl.trans(found[2 * part + 1]))  # type: ignore[assignment]
+        # A sum is a float16 and what that leaves.
+        rounded = totals[part].to(NUMBER).to(tl.float32)
+        query_sums += tl.where(column == group_of(part, WIDTH), rounded[None, :], 0.0)
+        query_sums += tl.where(column == GROUPS + group_of(part, WIDTH), (totals[part] - rounded)[None, :], 0.0)
     query_sums = query_sums.to(NUMBER)
     factor *= scale * LOG2E
     table += tl.program_id(0) * table_row
-    k += head * head_stride
-    v += head * head_stride
-    k_meta += head * (2 * PAIRS)
-    v_meta += head * (2 * PAIRS)
-    meta_slot = heads * (2 * PAIRS)
-    most = tl.full((BM,), float("-inf"), tl.float32)
+    k += tl.multiple_of(head * head_stride, ALIGNED)
+    v += tl.multiple_of(head * head_stride, ALIGNED)
+    k_meta += head * GROUPS
+    v_meta += head * GROUPS
+    meta_slot = heads * GROUPS
+    most = tl.full((BM,), LOWEST, tl.float32)
     added = tl.zeros((BM, COLUMNS), tl.float32)
     sums = ()
-    for _ in tl.static_range(4 * PAIRS):
-        sums = sums + (tl.zeros((BM, HALF), tl.float32),)  # type: ignore[assignment]
-    for block in range(start, middle):
+    for _ in tl.static_range(2 * GROUPS):
+        sums = sums + (tl.zeros((BM, STRIP), tl.float32),)  # type: ignore[assignment]
+    for block in range(start, end):
         most, added, sums = _block(
-            block, most, added, sums, queries, query_sums, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, stride, meta_slot, PAIRS, HALF, BN, False, ASM, UNIT,
-        )  # fmt: skip
-    for block in range(middle, end):
-        most, added, sums = _block(
-            block, most, added, sums, queries, query_sums, factor, limit, length, live, table,
-            k, v, k_meta, v_meta, stride, meta_slot, PAIRS, HALF, BN, True, ASM, UNIT,
+            block, most, added, sums, queries, query_sums, factor, limit, length, block >= whole, table,
+            k, v, k_meta, v_meta, stride, meta_slot, WIDTH, BN, ASM, UNIT,
         )  # fmt: skip
 
     total = column_of(added, COLUMNS - 1)
     some = total > 0
-    share = tl.where(some, total, 1.0)[:, None]
     place, stored = result_places(begin + row, member, live, some, tokens, GROUP, PARTS)
-    to = out + place[:, None] * (2 * PLANE) + 2 * tl.arange(0, HALF)[None, :]
-    for pair in tl.static_range(PAIRS):
-        for plane in tl.static_range(2):
-            least = column_of(added, plane * PAIRS + pair)[:, None]
-            for odd in tl.static_range(2):
-                numbers = sums[4 * pair + 2 * plane + odd] * (UNIT / 16**plane)
-                numbers = (numbers + least) / share
-                tl.store(
-                    to + (plane * PAIRS + pair) * 2 * HALF + odd, numbers.to(out.dtype.element_ty), mask=stored[:, None]
-                )
+    for part in tl.static_range(GROUPS):
+        numbers = neighbours(sums[2 * part], sums[2 * part + 1])
+        least = column_of(added, group_of(part, WIDTH))
+        store_part(out + place * WIDTH, numbers, least, tl.where(some, total, 1.0), stored, part, WIDTH, UNIT)
     if LSE:
         store_lse(lse_out, place, most, total / VALUES, live)
     if MERGED > 0:
-        merge_if_last(out, lse_out, merged, merged_lse, arrived, begin, rows, tokens, GROUP, 2 * PLANE, MERGED_ROWS,
+        merge_if_last(out, lse_out, merged, merged_lse, arrived, begin, rows, tokens, GROUP, WIDTH, MERGED_ROWS,
                       MERGED_COLUMNS, MERGED, MERGED_LSE)  # fmt: skip
