@@ -48,7 +48,7 @@ def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
     def begin() -> LabView:
         runs = LabRuns(lab_of(state))
         begun.append(runs)
-        view = LabView(runs, ComparePage(lab_of(state), theme), theme)
+        view = LabView(runs, lambda: ComparePage(lab_of(state), theme), theme)
         qtbot.addWidget(view)
         view.resize(1200, 800)
         view.show()
@@ -906,6 +906,11 @@ def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):
 
 
 def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state):
+    begin(qtbot, lab, state)
+    assert lab.findChild(ComparePage) is None  # it costs nothing until somebody opens it
+    assert not lab.compare.go.isEnabled()
+    lab._runs.cancel()
+    ended(qtbot, lab)
     lab.show_experiment("compare")
     assert lab.compare.isVisibleTo(lab)
     assert lab.compare.go.isEnabled()
