@@ -35,7 +35,7 @@ from app.lab.topics import TopicList
 from app.language import tr
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, fill, keep_place, named, say, tip
+from app.theme.widgets import FocusFirst, fill, named, say, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
@@ -168,7 +168,6 @@ class LabView(FocusFirst):
         self.save = SaveButton()
         self.save.said.connect(self._say)
         self.everything = named(QPushButton(), "lab.all", clicked=self._run_all)
-        keep_place(self.everything)  # the title stays where it is from page to page
         self.said = label("", "caption", "lab.said")
         self.saved = label("", "caption", "lab.saved")
         self._lay_out()
@@ -205,6 +204,8 @@ class LabView(FocusFirst):
 
     def _fit(self) -> None:
         self._fit_side()
+        # As high as beside a button: the title stays where it is from page to page.
+        self.title.setMinimumHeight(self.everything.sizeHint().height())
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
         for sentence in (self.said, self.saved):
             sentence.setMaximumWidth(self._theme.px(_SENTENCE_WIDTH))

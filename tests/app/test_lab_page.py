@@ -77,6 +77,14 @@ def test_titles_stand_at_one_height_on_every_page(lab):
     assert max(heights) - min(heights) <= 1
 
 
+def test_a_title_has_the_room_of_the_button_that_only_the_first_page_has(lab):
+    lab.resize(560, 600)
+    lab.topics.choose("prefixes")
+    QApplication.processEvents()
+    assert lab.everything.isHidden()
+    assert lab.save.x() - lab.title.geometry().right() < lab.everything.sizeHint().width()
+
+
 @pytest.mark.parametrize("topic", ["prefixes", "roofline", "compare"])
 def test_tab_reaches_all_of_a_topic(qtbot, lab, topic):
     lab.topics.choose(topic)
