@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QTimer, SignalInstance
 from PySide6.QtWidgets import QApplication
 
 from app import paths, version
@@ -64,6 +64,7 @@ from engine.base.installation import engine_command
 from engine.protocol import Loaded, RemoteModel
 
 if TYPE_CHECKING:
+    from app.lab.compare.page import ComparePage
     from app.lab.compare.run import ComparisonRun
     from app.lab.page import LabView
     from app.lab.runs import LabRuns
@@ -210,20 +211,29 @@ class WindowProgram:
 
     def _make_lab(self) -> LabView:
         """The Lab, which many never open."""
-        from app.lab.compare.page import ComparePage
         from app.lab.page import LabView
         from app.window.wirings.lab import LabWiring
 
         window, runs = self.window, self._lab_runs()
-        compare = ComparePage(self.link, self.theme)
-        compare.comparison.device = runs.device
-        self.compare = compare.comparison
-        view = LabView(runs, compare, self.theme)
+        view = LabView(runs, self._make_compare, self.theme)
         LabWiring(self.link, runs, view, window.panel, self.chat, self.measuring, self.library, window)
-        for changed in (runs.changed, compare.changed):
-            changed.connect(self.busy.settle)
-            changed.connect(self.opener.settle)
+        self._settle_on(runs.changed)
         return view
+
+    def _make_compare(self) -> ComparePage:
+        """The Lab's page Compare, which many never open."""
+        from app.lab.compare.page import ComparePage
+
+        page = ComparePage(self.link, self.theme)
+        page.comparison.device = self._lab_runs().device
+        self.compare = page.comparison
+        self._settle_on(page.changed)
+        return page
+
+    def _settle_on(self, changed: SignalInstance) -> None:
+        """What waited for the end of a measurement may go on."""
+        changed.connect(self.busy.settle)
+        changed.connect(self.opener.settle)
 
     def _make_server(self) -> ServerPage:
         """The page Server, which many never open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 from PySide6.QtCore import Qt
@@ -28,8 +29,8 @@ TABLE = (
     Shortcut("new_chat", "Ctrl+N", tr("New chat"), _CHAT),
     Shortcut("search", "Ctrl+Shift+F", tr("Search all chats"), _CHAT),
     Shortcut("find", "Ctrl+F", tr("Find in this chat"), _CHAT),
-    Shortcut("find_next", "F3", tr("Next match"), _CHAT),
-    Shortcut("find_previous", "Shift+F3", tr("Previous match"), _CHAT),
+    Shortcut("find_next", "F3", tr("Next match"), _CHAT, also=("Ctrl+G",)),
+    Shortcut("find_previous", "Shift+F3", tr("Previous match"), _CHAT, also=("Ctrl+Shift+G",)),
     Shortcut("focus_composer", "Ctrl+L", tr("Go to the message field"), _CHAT),
     Shortcut("attach", "Ctrl+U", tr("Add documents or pictures"), _CHAT),
     Shortcut("", "Return", tr("Send the message"), _CHAT),
@@ -70,6 +71,7 @@ TABLE = (
     Shortcut("get_model", "", tr("Get a model"), _MODEL),
     Shortcut("reload_model", "", tr("Reload the model"), _MODEL),
     Shortcut("unload_model", "", tr("Unload the model"), _MODEL),
+    Shortcut("close_window", "Ctrl+W" if sys.platform == "darwin" else "", tr("Close the window"), _WINDOW),
     Shortcut("quit", "Ctrl+Q", tr("Quit"), _WINDOW),
 )
 

@@ -24,6 +24,7 @@ from app.documents.records import MOST, of_text
 from app.dropped import files_in
 from app.history.records import Attached, Draft
 from app.language import tr
+from app.theme.keys import native
 from app.theme.theme import Theme
 from app.theme.widgets import fill, named, tip
 from engine.protocol import ModelCard
@@ -75,7 +76,8 @@ class Composer(QFrame):
         self.button = SendButton("send", self)
         self.more = QPushButton(tr("Save and continue"), self)
         named(self.more, "save-and-continue", title=tr("Save and continue"))
-        self.more.setToolTip(tip(tr("Keep the text and let the model go on from it (Ctrl+Enter)")))
+        continued = tr("Keep the text and let the model go on from it ({keys})", keys=native("Ctrl+Return"))
+        self.more.setToolTip(tip(continued))
         self.more.setVisible(False)
         self.ways = SendMenu(self)
         self.thinking = ThinkingSwitch(theme, self)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -22,7 +23,6 @@ from PySide6.QtWidgets import (
 from app.lab import words
 from app.lab.answer import AnswerCard, OwnAnswer
 from app.lab.cards import Overview
-from app.lab.compare.page import ComparePage
 from app.lab.experiment import ExperimentView
 from app.lab.export import SaveButton
 from app.lab.layout import IntoView, label
@@ -35,9 +35,12 @@ from app.lab.topics import TopicList
 from app.language import tr
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, fill, keep_place, named, say, tip
+from app.theme.widgets import FocusFirst, fill, named, say, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
+
+if TYPE_CHECKING:
+    from app.lab.compare.page import ComparePage
 
 _LIST_WIDTH, _WIDTH, _SENTENCE_WIDTH = 240, 1000, 820
 _LIST_SHARE = 0.26
@@ -61,12 +64,19 @@ class _Left:
 
 
 class LabView(FocusFirst):
-    """Asks for the experiments whenever it is shown and they are not known. ``use`` gives the switches their values in
-    the person's chats, and returns what came of it, as a sentence."""
+    """Asks for the experiments whenever it is shown and they are not known. ``make_compare`` makes the page Compare,
+    which many never open. ``use`` gives the switches their values in the person's chats, and returns what came of it,
+    as a sentence."""
 
-    def __init__(self, runs: LabRuns, compare: ComparePage, theme: Theme, parent: QWidget | None = None) -> None:
+    compare_made = Signal(object)
+    """The ComparePage, which was made just now."""
+
+    def __init__(
+        self, runs: LabRuns, make_compare: Callable[[], ComparePage], theme: Theme, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._runs, self.compare, self._theme = runs, compare, theme
+        self._runs, self._make_compare, self._theme = runs, make_compare, theme
+        self._compare: ComparePage | None = None
         self.use: Callable[[dict[str, Value]], str] = lambda _: ""
         self._blocked = ""
         self._left: defaultdict[str, _Left] = defaultdict(_Left)
@@ -82,6 +92,22 @@ class LabView(FocusFirst):
         self.overview: Overview | None = None
         named(self, surface="bg")
         self._make()
+
+    @property
+    def compare(self) -> ComparePage:
+        """The page Compare, made when it is first asked for."""
+        if self._compare is None:
+            page = self._compare = self._make_compare()
+            page.changed.connect(self._refresh)
+            self._right.addWidget(page)
+            self._block_compare()
+            self.compare_made.emit(page)
+        return self._compare
+
+    @property
+    def comparing(self) -> bool:
+        """True while columns are compared."""
+        return self._compare is not None and self._compare.busy
 
     def set_blocked(self, reason: str) -> None:
         """Set the reason nothing can be run now; "" when it can."""
@@ -142,7 +168,6 @@ class LabView(FocusFirst):
         self.save = SaveButton()
         self.save.said.connect(self._say)
         self.everything = named(QPushButton(), "lab.all", clicked=self._run_all)
-        keep_place(self.everything)  # the title stays where it is from page to page
         self.said = label("", "caption", "lab.said")
         self.saved = label("", "caption", "lab.saved")
         self._lay_out()
@@ -153,7 +178,6 @@ class LabView(FocusFirst):
         runs.changed.connect(self._refresh)
         runs.told.connect(self._on_told)
         runs.roofline_changed.connect(self._on_roofline)
-        self.compare.changed.connect(self._refresh)
         self._theme.changed.connect(self._on_theme)
         self._fill()
 
@@ -173,14 +197,15 @@ class LabView(FocusFirst):
         column.addWidget(self._scroll, 1)
         row = fill(QHBoxLayout(self), side, margins=0, spacing=0)
         self._right = QStackedWidget()
-        experiments = QWidget()
-        fill(QHBoxLayout(experiments), 1, (body, 100), 1, margins=0)
-        for page in (experiments, self.compare):
-            self._right.addWidget(page)
+        self._experiments = QWidget()
+        fill(QHBoxLayout(self._experiments), 1, (body, 100), 1, margins=0)
+        self._right.addWidget(self._experiments)
         row.addWidget(self._right, 1)
 
     def _fit(self) -> None:
         self._fit_side()
+        # As high as beside a button: the title stays where it is from page to page.
+        self.title.setMinimumHeight(self.everything.sizeHint().height())
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
         for sentence in (self.said, self.saved):
             sentence.setMaximumWidth(self._theme.px(_SENTENCE_WIDTH))
@@ -225,7 +250,7 @@ class LabView(FocusFirst):
         self.view = self.roof = self.overview = None
         self.lesson.let_go()
         self._say("")
-        self._right.setCurrentIndex(int(self.open_page == COMPARE))
+        self._right.setCurrentWidget(self.compare if self.open_page == COMPARE else self._experiments)
         if self.open_page == ROOFLINE:
             self._show_roofline()
         elif page is not None:
@@ -279,13 +304,13 @@ class LabView(FocusFirst):
 
     def _refresh(self) -> None:
         """Refresh everything that depends on what runs, on the model and on whether something can run."""
-        runs, comparing = self._runs, self.compare.busy
+        runs, comparing = self._runs, self.comparing
         self.topics.show_states(
             {runs.running} | ({COMPARE} if comparing else set()),
             {name: words.clear(result) for name, result in runs.results.items()}
             | ({ROOFLINE: True} if runs.roofline is not None else {}),
         )
-        self.compare.set_blocked(self._blocked or (words.ELSEWHERE if runs.running else ""))
+        self._block_compare()
         blocked = self._blocked or (words.COMPARING if comparing else "")
         self._refresh_head(blocked)
         if self.roof is not None:
@@ -296,6 +321,10 @@ class LabView(FocusFirst):
             self.overview.refresh()
         elif self.view is not None:
             self._refresh_one(self.view, blocked)
+
+    def _block_compare(self) -> None:
+        if self._compare is not None:
+            self._compare.set_blocked(self._blocked or (words.ELSEWHERE if self._runs.running else ""))
 
     def _refresh_head(self, blocked: str) -> None:
         """``blocked``: why nothing can be run now."""

@@ -147,7 +147,7 @@ def figures(report: MakeReport) -> list[ReportFigure]:
     was, now = (perplexity(each.perplexity) for each in (before, after))
     found.append(ReportFigure(tr("Perplexity"), was, now, change, tone))
     if min(before.tokens_per_second, after.tokens_per_second) > 0:
-        was, now = (figure(each.tokens_per_second, ".1f") for each in (before, after))
+        was, now = (figure(each.tokens_per_second, ",.1f") for each in (before, after))
         found.append(ReportFigure(tr("Tokens a second"), was, now, ONE_RUN))
     found.append(ReportFigure(tr("KL divergence"), "", tr("{kl:.2g} nats", kl=report.kl)))
     found.append(ReportFigure(tr("Same top token"), "", f"{figure(100 * report.same_top, '.1f')} %"))

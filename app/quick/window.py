@@ -15,6 +15,7 @@ from app.chat.send_button import SendButton
 from app.chat.transcript.shown import ShownBranch
 from app.chat.transcript.transcript import Transcript
 from app.language import tr
+from app.theme.keys import native
 from app.theme.room import room_of
 from app.theme.theme import Theme
 from app.theme.widgets import caption, fill, named, say, tip
@@ -57,7 +58,8 @@ class QuickChat(QFrame):
         self._rule.setFixedHeight(1)
         self.words = caption(name="quick.words")
         self.to_main = named(QPushButton(tr("Open in Kvasir"), self), "quick.open", kind="link")
-        named(self.to_main, tooltip=tip(tr("Go on in the main window (Ctrl+Enter)")), clicked=self.open_in_main)
+        words = tr("Go on in the main window ({keys})", keys=native("Ctrl+Return"))
+        named(self.to_main, tooltip=tip(words), clicked=self.open_in_main)
         self.new = named(QPushButton(tr("New chat"), self), "quick.new", kind="link", clicked=self._begin)
         row = fill(QHBoxLayout(), (self.edit, 1), (self.button, 0, Qt.AlignmentFlag.AlignBottom), spacing=12)
         foot = fill(QHBoxLayout(), (self.words, 1000), 1, self.new, self.to_main, spacing=12)

@@ -27,6 +27,7 @@ from app.settings.engine import EngineSection
 from app.settings.passages import EmbeddingChoice
 from app.settings.rows import DEFAULTS, SettingRow, SettingSection, count, has
 from app.settings.store import SettingsStore
+from app.theme.keys import held
 from app.theme.numbers import WholeNumber
 from app.theme.question import ask
 from app.theme.room import scrolling
@@ -120,7 +121,7 @@ class SettingsPage(FocusFirst):
         size.setRange(SIZES[0], SIZES[-1])
         named(size, singleStep=SIZES.step, suffix=" %")
         size.valueChanged.connect(lambda percent: self._set(text_scale=percent / 100))
-        about = tr("Of every word in the window. Ctrl and the mouse wheel change it, too.")
+        about = tr("Of every word in the window. {key} and the mouse wheel change it, too.", key=held("Ctrl"))
         section.add(
             SettingRow(
                 tr("Text size"), about, size, ("text_scale",), lambda now: size.setValue(round(100 * now.text_scale))

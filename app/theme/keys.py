@@ -34,6 +34,11 @@ def native(keys: str) -> str:
     return QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
 
 
+def held(modifier: str) -> str:
+    """A key that is held while others are pressed, such as "Ctrl", as this system writes it."""
+    return native(f"{modifier}+0").removesuffix("0").removesuffix("+")
+
+
 def unusable(keys: str) -> str:
     """Reason, as a sentence, that no command can have these keys; "" if one can."""
     sequence = QKeySequence(keys)
@@ -48,7 +53,10 @@ def unusable(keys: str) -> str:
     commands = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
     if not modifiers & commands and not _ALONE[0] <= key <= _ALONE[1]:
         return tr(
-            "{keys} alone is needed for typing. Hold Ctrl or Alt as well, or use a function key.", keys=native(keys)
+            "{keys} alone is needed for typing. Hold {ctrl} or {alt} as well, or use a function key.",
+            keys=native(keys),
+            ctrl=held("Ctrl"),
+            alt=held("Alt"),
         )
     return ""
 

@@ -262,6 +262,7 @@ class MainWindow(QWidget):
                 "get_model": self.chat.models_asked.emit,
                 "reload_model": self.settings_page.engine.reload_requested.emit,
                 "unload_model": self.chat.loads.unload,
+                "close_window": self.close,
                 "quit": self.presence.quit,
             },
             {

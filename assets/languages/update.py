@@ -38,7 +38,9 @@ from engine.loading.advice import recommend, speed  # noqa: E402
 from engine.protocol import compared  # noqa: E402
 from engine.protocol.recommended import CuratedList  # noqa: E402
 from engine.services.experiments import lab, papers  # noqa: E402
+from engine.services.experiments.lab import batch_size, kivi, mlfq  # noqa: E402
 from engine.services.experiments.workloads import finding  # noqa: E402
+from engine.services.experiments.workloads.drafting import PER_STEP, SPEEDS  # noqa: E402
 
 GENERAL = "general"
 """Room of the modules that are in none."""
@@ -68,7 +70,7 @@ _SILENT = {
 """Calls whose plain strings are names; their titles are keywords."""
 
 
-_TITLES = {"title", "unit", "name", "note", "taken"}
+_TITLES = {"down", "title", "unit", "name", "note", "taken"}
 
 
 class Text(NamedTuple):
@@ -115,7 +117,7 @@ def engine_texts() -> set[Text]:
     found = {*_switches(), *_rules(), *_lessons(), *_proposers(), *_models(), *_stages()}
     found.update(_sent("services/experiments", {"Refusal", "LabProgress"}))
     found.update(_sent("services/packs", {"PackChoice"}))
-    found.update(_sent("services/experiments", {"Axis", "Ceiling", "Metric", "Plot", "Series"}, names=True))
+    found.update(_sent("services/experiments", {"Axis", "Ceiling", "Heat", "Metric", "Plot", "Series"}, names=True))
     return {Text(text) for text in found if text}
 
 
@@ -144,8 +146,11 @@ def _lessons() -> Iterator[str]:
             yield from (paper.claim, paper.setting)
             if (plot := paper.plot) is not None:
                 axes = (text for axis in (plot.x, plot.y) for text in (axis.title, axis.unit))
-                yield from (plot.title, *axes, *(series.name for series in plot.series))
-    yield from (finding.INSTEAD, finding.UNLEARNED)
+                yield from (plot.title, plot.note, *axes, *(series.name for series in plot.series))
+                yield from (category for category in plot.categories if " " in category)
+    yield from (finding.INSTEAD, finding.UNLEARNED, kivi.SIZE, kivi.OFF, *batch_size.FOUND_BY)
+    yield from (*mlfq.CURVES, *mlfq.CURVES.values())
+    yield from (each.metric.title for each in (*SPEEDS.values(), *PER_STEP.values()))
 
 
 def _proposers() -> Iterator[str]:

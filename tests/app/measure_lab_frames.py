@@ -75,7 +75,7 @@ def main() -> None:
         link.start()
         runs = LabRuns(link, pairs=1)
         compare = ComparePage(link, theme)
-        view = LabView(runs, compare, theme)
+        view = LabView(runs, lambda: compare, theme)
         view.resize(1440, 900)
         view.show()
         phases = Phases(app, view)

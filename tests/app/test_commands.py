@@ -106,7 +106,7 @@ def test_chosen_keys_are_kept_and_reset(qtbot, store, keymap):
     ("keys", "says"),
     [
         ("Return", "“Send” and cannot be changed"),
-        ("A", "alone is needed for typing"),
+        ("A", "alone is needed for typing. Hold Ctrl or Alt as well"),
         ("Shift+A", "alone is needed for typing"),
         ("Ctrl+C", "copies text in every field"),
         ("Ctrl+K, Ctrl+L", "single combination"),

@@ -48,7 +48,7 @@ def start(qtbot, theme: Theme, state: Path) -> Iterator[Callable[[], LabView]]:
     def begin() -> LabView:
         runs = LabRuns(lab_of(state))
         begun.append(runs)
-        view = LabView(runs, ComparePage(lab_of(state), theme), theme)
+        view = LabView(runs, lambda: ComparePage(lab_of(state), theme), theme)
         qtbot.addWidget(view)
         view.resize(1200, 800)
         view.show()
@@ -75,6 +75,14 @@ def test_titles_stand_at_one_height_on_every_page(lab):
         )
         heights.add(title.mapTo(lab, title.rect().center()).y())
     assert max(heights) - min(heights) <= 1
+
+
+def test_a_title_has_the_room_of_the_button_that_only_the_first_page_has(lab):
+    lab.resize(560, 600)
+    lab.topics.choose("prefixes")
+    QApplication.processEvents()
+    assert lab.everything.isHidden()
+    assert lab.save.x() - lab.title.geometry().right() < lab.everything.sizeHint().width()
 
 
 @pytest.mark.parametrize("topic", ["prefixes", "roofline", "compare"])
@@ -906,6 +914,11 @@ def test_the_roofline_can_be_cancelled_and_fail(qtbot, lab, state):
 
 
 def test_comparisons_and_experiments_do_not_disturb_each_other(qtbot, lab, state):
+    begin(qtbot, lab, state)
+    assert lab.findChild(ComparePage) is None  # it costs nothing until somebody opens it
+    assert not lab.compare.go.isEnabled()
+    lab._runs.cancel()
+    ended(qtbot, lab)
     lab.show_experiment("compare")
     assert lab.compare.isVisibleTo(lab)
     assert lab.compare.go.isEnabled()

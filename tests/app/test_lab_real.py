@@ -272,7 +272,7 @@ def test_through_the_page(qtbot, theme: Theme, link: EngineLink, name: str) -> N
     runs = LabRuns(link, pairs=1, seconds=1.0)
     runs.index, runs.device = index(), lambda: "cpu"
     page = runs.pages[name]
-    view = LabView(runs, ComparePage(None, theme), theme)
+    view = LabView(runs, lambda: ComparePage(None, theme), theme)
     qtbot.addWidget(view)
     view.resize(1200, 800)
     view.show()

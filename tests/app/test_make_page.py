@@ -318,6 +318,8 @@ def test_the_sentence_that_sums_up():
         ("too few tokens", "caption"),
         ("one run each, no verdict", "caption"),
     ], "neither is a promise"
+    fast = report(after=ModelQuality(bytes=300, perplexity=9.9, tokens_per_second=1222.7))
+    assert make_words.figures(fast)[2].after == "1,222.7"
     strange = ModelQuality(bytes=300, perplexity=9279973.07, tokens_per_second=8.0)
     told = report(before=strange, after=strange)
     assert make_words.figures(told)[1].before == "9,279,973"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject
 
@@ -19,6 +20,9 @@ from app.panel.controls import value_title
 from app.panel.panel import OptimisationPanel
 from app.window.wirings.measure import MeasureWiring
 from engine import protocol
+
+if TYPE_CHECKING:
+    from app.lab.compare.page import ComparePage
 
 _LATER = "later"
 PROMPTS = 4
@@ -43,13 +47,7 @@ class LabWiring(QObject):
         self._link, self._runs, self._view, self._panel = link, runs, view, panel
         self._chat, self._measuring = chat, measuring
         self._library = library
-        compare = view.compare
-        link.options.connect(lambda message: compare.columns.set_catalogue(message.catalogue))
-        for changed in (link.welcomed, link.loaded, library.stored_changed, library.remotes.changed):
-            changed.connect(self._tell_compare)
-        compare.shown.connect(library.remotes.refresh)
-        chat.prompt_changed.connect(self._tell_prompts)
-        chat.chat_changed.connect(self._tell_prompts)
+        view.compare_made.connect(self._on_compare)
         view.use = self._use
         for asked in (link.load_asked, panel.value_changed):
             asked.connect(self._on_asked)
@@ -60,10 +58,20 @@ class LabWiring(QObject):
             changed.connect(self._show_blocked)
         for changed in (measuring.changed, link.failed, link.state_changed, chat.loads.changed):
             changed.connect(self._show_blocked)
-        for changed in (runs.changed, compare.changed):
-            changed.connect(self._show_taken)
+        runs.changed.connect(self._show_taken)
         self._show_own()
         self._show_blocked()
+
+    def _on_compare(self, compare: ComparePage) -> None:
+        """The page Compare was made."""
+        link, library, chat = self._link, self._library, self._chat
+        link.options.connect(lambda message: compare.columns.set_catalogue(message.catalogue))
+        for changed in (link.welcomed, link.loaded, library.stored_changed, library.remotes.changed):
+            changed.connect(self._tell_compare)
+        compare.shown.connect(library.remotes.refresh)
+        chat.prompt_changed.connect(self._tell_prompts)
+        chat.chat_changed.connect(self._tell_prompts)
+        compare.changed.connect(self._show_taken)
         self._tell_compare()
         self._tell_prompts()
 
@@ -97,7 +105,7 @@ class LabWiring(QObject):
     @property
     def _busy(self) -> bool:
         """True if anything of the Lab runs."""
-        return bool(self._runs.running) or self._view.compare.busy
+        return bool(self._runs.running) or self._view.comparing
 
     def _on_asked(self, *_: object) -> None:
         """Say that what changes the engine waits for the end of a run."""

@@ -529,8 +529,8 @@
         <translation>Behält die wahrscheinlichsten Token, die zusammen diese Wahrscheinlichkeit erreichen.</translation>
     </message>
     <message>
-        <source>Keep the text and let the model go on from it (Ctrl+Enter)</source>
-        <translation>Den Text behalten und das Modell von da an weiterschreiben lassen (Strg+Enter)</translation>
+        <source>Keep the text and let the model go on from it ({keys})</source>
+        <translation>Den Text behalten und das Modell von da an weiterschreiben lassen ({keys})</translation>
     </message>
     <message>
         <source>Keep the tokens of typical surprise that together reach this.</source>

@@ -1564,6 +1564,66 @@
         <translation>Nur auf einem Prozessor, und nicht unter Windows, bleibt eine Token-Tabelle in ihrer Datei, und nicht dort, wo sie zugleich der Ausgabekopf ist, der für jedes Token ganz gelesen wird.</translation>
     </message>
     <message>
+        <source>2 bits, K channel, V channel</source>
+        <translation>2 Bit, K Kanal, V Kanal</translation>
+    </message>
+    <message>
+        <source>2 bits, K channel, V token</source>
+        <translation>2 Bit, K Kanal, V Token</translation>
+    </message>
+    <message>
+        <source>2 bits, K token, V channel</source>
+        <translation>2 Bit, K Token, V Kanal</translation>
+    </message>
+    <message>
+        <source>2 bits, K token, V token</source>
+        <translation>2 Bit, K Token, V Token</translation>
+    </message>
+    <message>
+        <source>341 tokens</source>
+        <translation>341 Token</translation>
+    </message>
+    <message>
+        <source>4 bits, K token, V token</source>
+        <translation>4 Bit, K Token, V Token</translation>
+    </message>
+    <message>
+        <source>4 first + 1,020</source>
+        <translation>4 erste + 1.020</translation>
+    </message>
+    <message>
+        <source>4 line breaks + 1,020</source>
+        <translation>4 Umbrüche + 1.020</translation>
+    </message>
+    <message>
+        <source>80 tokens</source>
+        <translation>80 Token</translation>
+    </message>
+    <message>
+        <source>A100: 5 and 1</source>
+        <translation>A100: 5 und 1</translation>
+    </message>
+    <message>
+        <source>A6000: 8 and 2</source>
+        <translation>A6000: 8 und 2</translation>
+    </message>
+    <message>
+        <source>From left to right: summaries sampled, translation sampled, summaries greedy, translation greedy.</source>
+        <translation>Von links nach rechts: Zusammenfassungen gezogen, Übersetzung gezogen, Zusammenfassungen gierig, Übersetzung gierig.</translation>
+    </message>
+    <message>
+        <source>Orca (Max)</source>
+        <translation>Orca (Max)</translation>
+    </message>
+    <message>
+        <source>Orca (Oracle)</source>
+        <translation>Orca (Oracle)</translation>
+    </message>
+    <message>
+        <source>Orca (Pow2)</source>
+        <translation>Orca (Pow2)</translation>
+    </message>
+    <message>
         <source>Passkeys found in 100k tokens</source>
         <translation>Gefundene Codes in 100k Token</translation>
     </message>
@@ -1628,6 +1688,14 @@
         <translation>ShareGPT</translation>
     </message>
     <message>
+        <source>Simulated: mean time to the last word</source>
+        <translation>Simuliert: Zeit bis zum letzten Wort, Mittel</translation>
+    </message>
+    <message>
+        <source>Simulated: mean wait for the first word</source>
+        <translation>Simuliert: Warten auf das erste Wort, Mittel</translation>
+    </message>
+    <message>
         <source>Speed-up against acceptance, T5-small for T5-XXL</source>
         <translation>Beschleunigung nach Annahmerate, T5-small für T5-XXL</translation>
     </message>
@@ -1654,6 +1722,18 @@
     <message>
         <source>T5-XXL, 11B</source>
         <translation>T5-XXL, 11B</translation>
+    </message>
+    <message>
+        <source>T5-base, 250M</source>
+        <translation>T5-base, 250M</translation>
+    </message>
+    <message>
+        <source>T5-large, 800M</source>
+        <translation>T5-large, 800M</translation>
+    </message>
+    <message>
+        <source>T5-small, 77M</source>
+        <translation>T5-small, 77M</translation>
     </message>
     <message>
         <source>TOVA</source>
@@ -1710,6 +1790,10 @@
     <message>
         <source>Users</source>
         <translation>Personen</translation>
+    </message>
+    <message>
+        <source>Vicuna 13B</source>
+        <translation>Vicuna 13B</translation>
     </message>
     <message>
         <source>Vicuna 13B, MT-bench, greedy. The table&apos;s caption names A100 GPUs, the text RTX 3090 for models below 70B.</source>
@@ -2016,6 +2100,14 @@
         <translation>ruft vier Werkzeuge auf: zum Ausprobieren</translation>
     </message>
     <message>
+        <source>channel (how far it is off, as a share of its usual size)</source>
+        <translation>Kanal (Abweichung als Anteil seiner üblichen Größe)</translation>
+    </message>
+    <message>
+        <source>channel (size of the key)</source>
+        <translation>Kanal (Größe des Schlüssels)</translation>
+    </message>
+    <message>
         <source>chats</source>
         <translation>Chats</translation>
     </message>
@@ -2048,8 +2140,16 @@
         <translation>in Stücken, mit Zeitzielen</translation>
     </message>
     <message>
+        <source>chunks, not mixed</source>
+        <translation>Stücke, nicht gemischt</translation>
+    </message>
+    <message>
         <source>codes found again</source>
         <translation>wiedergefundene Codes</translation>
+    </message>
+    <message>
+        <source>computed</source>
+        <translation>berechnet</translation>
     </message>
     <message>
         <source>context</source>
@@ -2240,6 +2340,14 @@
         <translation>mittlere Zeit bis zum Ende und bis zum ersten Token, wenn viele Anfragen warten</translation>
     </message>
     <message>
+        <source>mean time to the last word</source>
+        <translation>Zeit bis zum letzten Wort, Mittel</translation>
+    </message>
+    <message>
+        <source>mean wait for the first word</source>
+        <translation>Warten auf das erste Wort, Mittel</translation>
+    </message>
+    <message>
         <source>measured</source>
         <translation>gemessen</translation>
     </message>
@@ -2274,6 +2382,10 @@
     <message>
         <source>n-gram</source>
         <translation>N-Gramm</translation>
+    </message>
+    <message>
+        <source>n-gram (PLD)</source>
+        <translation>N-Gramm (PLD)</translation>
     </message>
     <message>
         <source>n-gram lookup</source>
@@ -2366,6 +2478,14 @@
     <message>
         <source>passes through the model until an answer is done</source>
         <translation>Durchgänge durch das Modell, bis eine Antwort fertig ist</translation>
+    </message>
+    <message>
+        <source>per channel</source>
+        <translation>je Kanal</translation>
+    </message>
+    <message>
+        <source>per token</source>
+        <translation>je Token</translation>
     </message>
     <message>
         <source>perplexity</source>
@@ -2636,6 +2756,10 @@
         <translation>Zeit bis zum letzten Wort, langsamste Anfrage</translation>
     </message>
     <message>
+        <source>token</source>
+        <translation>Token</translation>
+    </message>
+    <message>
         <source>token budget</source>
         <translation>Token-Budget</translation>
     </message>
@@ -2654,6 +2778,30 @@
     <message>
         <source>tokens a second, all together</source>
         <translation>Token je Sekunde, alle zusammen</translation>
+    </message>
+    <message>
+        <source>tokens a second, an edit</source>
+        <translation>Token je Sekunde, Überarbeitung</translation>
+    </message>
+    <message>
+        <source>tokens a second, free talk</source>
+        <translation>Token je Sekunde, freies Gespräch</translation>
+    </message>
+    <message>
+        <source>tokens a second, noise</source>
+        <translation>Token je Sekunde, Rauschen</translation>
+    </message>
+    <message>
+        <source>tokens a step, an edit</source>
+        <translation>Token je Schritt, Überarbeitung</translation>
+    </message>
+    <message>
+        <source>tokens a step, free talk</source>
+        <translation>Token je Schritt, freies Gespräch</translation>
+    </message>
+    <message>
+        <source>tokens a step, noise</source>
+        <translation>Token je Schritt, Rauschen</translation>
     </message>
     <message>
         <source>tokens computed</source>
@@ -2802,6 +2950,10 @@
     <message>
         <source>window alone</source>
         <translation>nur Fenster</translation>
+    </message>
+    <message>
+        <source>window of 1,024</source>
+        <translation>Fenster von 1.024</translation>
     </message>
     <message>
         <source>window recomputed</source>

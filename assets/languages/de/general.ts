@@ -39,6 +39,10 @@
         <translation>Einstellungen des Chats: Systemprompt und Sampling</translation>
     </message>
     <message>
+        <source>Close the window</source>
+        <translation>Fenster schließen</translation>
+    </message>
+    <message>
         <source>Draft models and heads (*.gguf *.safetensors *.pt *.bin config.json);;All files (*)</source>
         <translation>Entwurfsmodelle und Köpfe (*.gguf *.safetensors *.pt *.bin config.json);;Alle Dateien (*)</translation>
     </message>

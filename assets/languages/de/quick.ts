@@ -8,8 +8,8 @@
         <translation>Ein anderes Programm hat {keys}. Andere Tasten wählen.</translation>
     </message>
     <message>
-        <source>Go on in the main window (Ctrl+Enter)</source>
-        <translation>Im Hauptfenster fortsetzen (Strg+Enter)</translation>
+        <source>Go on in the main window ({keys})</source>
+        <translation>Im Hauptfenster fortsetzen ({keys})</translation>
     </message>
     <message>
         <source>Kvasir cannot reach the display to set a global shortcut.</source>

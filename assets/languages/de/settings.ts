@@ -168,8 +168,8 @@
         <translation>Über eine Antwort, die lange dauerte, einen Download oder ein erstelltes Modell, wenn das Fenster nicht vorn ist.</translation>
     </message>
     <message>
-        <source>Of every word in the window. Ctrl and the mouse wheel change it, too.</source>
-        <translation>Aller Wörter im Fenster. Auch Strg und das Mausrad ändern sie.</translation>
+        <source>Of every word in the window. {key} and the mouse wheel change it, too.</source>
+        <translation>Aller Wörter im Fenster. Auch {key} und das Mausrad ändern sie.</translation>
     </message>
     <message>
         <source>Of the window, from its next start on. Error messages of the engine and the help stay English.</source>

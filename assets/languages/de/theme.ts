@@ -33,8 +33,8 @@
         <translation>Was zu tun ist</translation>
     </message>
     <message>
-        <source>{keys} alone is needed for typing. Hold Ctrl or Alt as well, or use a function key.</source>
-        <translation>{keys} allein wird zum Schreiben gebraucht. Strg oder Alt dazu halten oder eine Funktionstaste nehmen.</translation>
+        <source>{keys} alone is needed for typing. Hold {ctrl} or {alt} as well, or use a function key.</source>
+        <translation>{keys} allein wird zum Schreiben gebraucht. {ctrl} oder {alt} dazu halten oder eine Funktionstaste nehmen.</translation>
     </message>
     <message>
         <source>{keys} chooses the whole text in every field.</source>

@@ -94,7 +94,7 @@ def lab(
         with EngineClient() as client:
             client.load(known.path, known.draft if draft is None else draft_of(draft) or "", options)
             if not asked:
-                _show_all([laboratory.index(client)], json)
+                _show_all([laboratory.index(client.model, client.state())], json)
             for name in asked:
                 try:
                     _run(name, Lab(client, seed, pairs, seconds, chosen.get(name, {})), every, json)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from engine.library.paths import find_model
+from engine.loading.model import LoadedModel
 from engine.protocol import OptionSpec
 from engine.protocol.lab import Axis, LabFigure, LabIndex, LabPage, LabResult, LabRoofline, Plot, Series
 from engine.services.client import EngineClient, EngineError
@@ -32,18 +33,17 @@ def find(name: str) -> Experiment:
     return BY_NAME[name]
 
 
-def index(client: EngineClient) -> LabIndex:
-    """All pages, each with why the loaded model cannot show it."""
-    state = client.state()
+def index(model: LoadedModel, state: Mapping[str, OptionSpec]) -> LabIndex:
+    """All pages, each with why the loaded model cannot show it while the switches are in this state."""
     return LabIndex(
-        model=client.model.card.name,
-        device=device_of(client),
-        pages=[_page(each, client, state) for each in sorted(ALL, key=lambda each: each.page.number)],
+        model=model.card.name,
+        device=device_of(model),
+        pages=[_page(each, model, state) for each in sorted(ALL, key=lambda each: each.page.number)],
     )
 
 
-def _page(experiment: Experiment, client: EngineClient, state: dict[str, OptionSpec]) -> LabPage:
-    refusal = experiment.refuses(client.model, state)
+def _page(experiment: Experiment, model: LoadedModel, state: Mapping[str, OptionSpec]) -> LabPage:
+    refusal = experiment.refuses(model, state)
     why, instead = refusal if refusal is not None else ("", "")
     page = experiment.page
     return msgspec.structs.replace(page, papers=papers.figures(page.name), refused=why, instead=instead)

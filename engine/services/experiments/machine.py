@@ -11,6 +11,7 @@ import torch
 from engine.compute.native.library import find as native_library
 from engine.library.paths import version
 from engine.loading.memory.probe import probe
+from engine.loading.model import LoadedModel
 from engine.services.client import EngineClient
 
 
@@ -20,16 +21,16 @@ def native_code() -> str:
     return f"native code in {library.instructions}" if library else "no native code"
 
 
-def device_of(client: EngineClient) -> str:
+def device_of(model: LoadedModel) -> str:
     """The name of what computes."""
-    return probe(client.model.device).name
+    return probe(model.device).name
 
 
 def taken_on(client: EngineClient) -> dict[str, Any]:
     """Fields of a result: what computes, the machine as far as it decides the speed, Kvasir's version, and now."""
     threads = torch.get_num_threads()
     return {
-        "device": device_of(client),
+        "device": device_of(client.model),
         "machine": f"{platform.machine()}, {threads} {'thread' if threads == 1 else 'threads'}, {native_code()}, "
         f"torch {torch.__version__}",
         "version": version(),

@@ -47,16 +47,28 @@ def experiments(context: Context, request: ListExperiments, emit: Callable[[LabR
     """The experiments, after the newest result of each with its usual settings. Raises EngineError, ModelNotFound."""
     for result in newest():
         emit(result)
-    return _index(request.device)
+    known = find_model("")
+    bundled = LoadModel(known.path, known.draft, LoadOptions(device=request.device))
+    return _index_of_served(context, bundled) or _index(bundled)
+
+
+def _index_of_served(context: Context, model: LoadModel) -> LabIndex | None:
+    """The index, where the served engine is as a new one that has loaded the model; else None."""
+    if context.hub is None:
+        return None
+    engine = context.hub.engine
+    loaded, state = engine.loaded, {spec.key: spec for spec in engine.catalogue_state()}
+    if loaded is None or ServedState.of(engine) != ServedState.fresh(model):
+        return None
+    return laboratory.index(loaded, state)
 
 
 @functools.cache
-def _index(device: str) -> LabIndex:
-    """The index of the bundled model, which is loaded for it beside the one that is served, once."""
-    known = find_model("")
+def _index(model: LoadModel) -> LabIndex:
+    """The index of the model, which is loaded for it beside the one that is served, once."""
     with EngineClient() as client:
-        client.load(known.path, known.draft, LoadOptions(device=device))
-        return laboratory.index(client)
+        client.load(*model)
+        return laboratory.index(client.model, client.state())
 
 
 def run(context: Context, request: RunExperiment, emit: Callable[[LabEvent], object]) -> LabOutcome:

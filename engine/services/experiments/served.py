@@ -14,6 +14,7 @@ from engine import catalogue
 from engine.base import stopping
 from engine.loading.model import LoadModel
 from engine.loading.parts.adapter import adapters_of
+from engine.loop.engine import Engine
 from engine.protocol import Value, keys
 from engine.services.client import EngineClient, EngineError
 from engine.services.hub import EngineHub
@@ -31,13 +32,13 @@ class ServedState(NamedTuple):
     switches: Mapping[str, Value]
 
     @staticmethod
-    def of(client: EngineClient) -> ServedState:
-        """The present state, without what would keep the model in memory."""
-        loaded = client.engine.loaded
+    def of(engine: Engine) -> ServedState:
+        """The present state, without what would keep the model in memory; for any thread."""
+        loaded = engine.loaded
         return ServedState(
             loaded.command if loaded is not None else None,
             tuple((each.name, each.path) for each in adapters_of(loaded)),
-            {key: spec.value for key, spec in client.state().items() if key not in BESIDE},
+            {spec.key: spec.value for spec in engine.catalogue_state() if spec.key not in BESIDE},
         )
 
     @staticmethod
@@ -50,7 +51,7 @@ class ServedState(NamedTuple):
 
         Switches that take a load are set while none is loaded, so that there is one load at the most.
         """
-        now = ServedState.of(client)
+        now = ServedState.of(client.engine)
         changed = [key for key, value in self.switches.items() if now.switches[key] != value]
         if now.model != self.model or any(catalogue.option(key).applies == "reload" for key in changed):
             client.unload()
@@ -90,7 +91,7 @@ def served_engine(hub: EngineHub, residency: Residency) -> Iterator[EngineClient
     loaded again. Leaving it raises :class:`EngineError` if that state cannot come back.
     """
     with _alone(hub, residency) as client:
-        before = ServedState.of(client)
+        before = ServedState.of(client.engine)
         try:
             yield client
         except BaseException as error:

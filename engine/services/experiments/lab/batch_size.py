@@ -31,6 +31,8 @@ PROMPT, ANSWER = 8, 24
 EXTRA = 2
 """Chats that ask beyond the most that should find room."""
 READ = Measured("read", Metric(title="read per token", unit="bytes", lower_is_better=True, counted=True))
+FOUND_BY = ["computed", "measured"]
+"""How the largest batch was found."""
 RATE = Measured("rate", Metric(title="tokens a second, all together"))
 STEP = Measured("step", Metric(title="between two tokens of an answer", unit="ms", lower_is_better=True))
 
@@ -185,5 +187,5 @@ def _largest(computed: int, measured: int, context: int) -> Plot:
         y=Axis(title=f"chats of {context:,} tokens at once"),
         series=[Series(name="chats", points=[(0.0, float(computed)), (1.0, float(measured))])],
         bars=True,
-        categories=["computed", "measured"],
+        categories=FOUND_BY,
     )

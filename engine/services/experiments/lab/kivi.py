@@ -45,7 +45,8 @@ KINDS = (
     ("4 bits, keys rotated", KVKind("int4", hadamard=True)),
     ("KIVI, 2 bits", KVKind("kivi")),
 )
-OFF = "how far it is off, as a share of its usual size"
+SIZE = "channel (size of the key)"
+OFF = "channel (how far it is off, as a share of its usual size)"
 FITS = Measured("fits", Metric(title="tokens of such a text in 1 GB", counted=True))
 FOUND = Measured("found", Metric(title="codes found again", unit="%"))
 SPEED = Measured("speed", Metric(title="tokens a second"))
@@ -206,13 +207,13 @@ def _pictures(model: LoadedModel, ids: Sequence[int]) -> tuple[list[Heat], float
     sizes = exact.abs().mean(0)
     largest = float(sizes.max() / sizes.median())
     off = [(other - exact).abs() / sizes.clamp(min=1e-6) for other in others]
-    return [_heat(exact.abs() / exact.abs().max(), "size of the key"), *(_heat(each, OFF) for each in off)], largest
+    return [_heat(exact.abs() / exact.abs().max(), SIZE), *(_heat(each, OFF) for each in off)], largest
 
 
-def _heat(values: Tensor, what: str) -> Heat:
+def _heat(values: Tensor, across: str) -> Heat:
     """[tokens, channels], a row a token."""
-    across, shown = f"channel ({what})", (round(value, 3) for value in values.clamp(max=1).flatten().tolist())
-    return Heat(columns=values.shape[1], values=list(shown), across=across, down="token")
+    shown = [round(value, 3) for value in values.clamp(max=1).flatten().tolist()]
+    return Heat(columns=values.shape[1], values=shown, across=across, down="token")
 
 
 def _scored(model: LoadedModel, kind: KVKind, ids: Sequence[int]) -> Scores:

@@ -51,6 +51,11 @@ LOADS = (40, 50, 60, 70, 80, 90, 100, 120)
 """Of the simulated traces, in percent."""
 POLICIES = ("first_come", "mlfq", "shortest")
 """Those that are simulated, the sides' first."""
+CURVES = {
+    "Simulated: mean time to the last word": "mean time to the last word",
+    "Simulated: mean wait for the first word": "mean wait for the first word",
+}
+"""Title of each simulated plot -> that of its axis."""
 
 PASSES = Measured("passes", Metric(title="passes through the model until an answer is done", lower_is_better=True))
 """The mean. Not "counted", which has no noise: queues go by seconds."""
@@ -254,9 +259,9 @@ def _curves(lab: Lab, costs: StepCosts, asked: Sequence[Arrival]) -> list[Plot]:
     }
     return [
         Plot(
-            title=f"Simulated: mean {what}",
+            title=title,
             x=Axis(title="load", unit="%"),
-            y=Axis(title=f"mean {what}", unit="s", log=True),
+            y=Axis(title=what, unit="s", log=True),
             series=[
                 Series(
                     name=catalogue.record(SchedulingTechnique, policy).choice.title,
@@ -267,8 +272,7 @@ def _curves(lab: Lab, costs: StepCosts, asked: Sequence[Arrival]) -> list[Plot]:
             note="on virtual time, with what passes took in these runs; 100 %: all that the model does. Shortest "
             "remaining first knows the lengths.",
         )
-        for what, figure in (
-            ("time to the last word", lambda each: each.mean),
-            ("wait for the first word", lambda each: each.first_mean),
+        for (title, what), figure in zip(
+            CURVES.items(), (lambda each: each.mean, lambda each: each.first_mean), strict=True
         )
     ]

@@ -117,6 +117,6 @@ def test_what_cannot_show_it_is_refused_with_what_can() -> None:
         client.load(bundled_model().path, "", LoadOptions(device="cpu"))
         with pytest.raises(LabError, match=r"never learned to find a code.*kvasir-needle, which comes with"):
             laboratory.run(Lab(client), kivi.Kivi(), lambda line: None)
-        pages = {page.name: page for page in laboratory.index(client).pages}
+        pages = {page.name: page for page in laboratory.index(client.model, client.state()).pages}
     assert pages["kivi"].brings == pages["quest"].brings == "kvasir-needle"
     assert pages["quest"].refused

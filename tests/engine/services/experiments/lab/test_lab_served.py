@@ -7,7 +7,8 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -21,8 +22,12 @@ from engine.loading.parts.adapter import adapters_of
 from engine.protocol.calls import Operation
 from engine.protocol.lab import Column, CompareColumns, LabOutcome, LabResult, ListExperiments, RunExperiment
 from engine.protocol.operations import COMPARE_COLUMNS, LIST_EXPERIMENTS, RUN_EXPERIMENT
+from engine.services.client import EngineClient
+from engine.services.experiments import operations
 from engine.services.experiments.kept import kept
 from engine.services.experiments.lab import ALL
+from engine.services.hub import EngineHub
+from engine.services.operations import Context
 from tests.kit.servers import Client, Serving
 
 SERVED = "kvasir-needle"
@@ -182,3 +187,19 @@ def test_the_experiments_are_listed_with_what_was_found(serving: Serving, client
     events = [LIST_EXPERIMENTS.read_event(each.event) for each in client.told if isinstance(each, p.CallEvent)]
     assert {result.name for result in events} <= {page.name for page in index.pages}
     check_as_before(serving)
+
+
+def test_the_bundled_model_is_not_loaded_again_where_it_is_served_as_when_new(
+    guide: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "_index", lambda model: model)
+    context, told = Context(cast("EngineHub", SimpleNamespace(engine=guide.engine))), list[LabResult]()
+    asked = ListExperiments(device=guide.model.command.options.device)
+    listed = operations.experiments(context, asked, told.append)
+    assert (listed.model, len(listed.pages)) == ("kvasir-guide", len(ALL))
+    guide.set("page_policy", "window_sinks")
+    try:
+        assert operations.experiments(context, asked, told.append) == guide.model.command
+    finally:
+        guide.set("page_policy", "keep_all")
+    assert operations.experiments(Context(), asked, told.append) == guide.model.command
