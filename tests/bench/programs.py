@@ -95,6 +95,7 @@ class KvasirSteps:
         kvasir = Kvasir(device="cpu")
         seconds = kvasir.load(model, threads)
         from engine.loading.model import spare_the_collector  # brings torch, whose threads are bounded before
+
         self.model = kvasir.client.model
         self.chunk = int(kvasir.client.state()[keys.TOKEN_BUDGET].value)
         # Steps are of this thread; the engine's would keep threads of its own (engine/loading/memory/bandwidth.py).
