@@ -111,8 +111,8 @@ NO_WINDOW = "{reason} Choose what else is to happen when the chat outgrows the c
 _MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "dense head": "This model's output head is quantised in its file already.",
-    "table apart": "Only on a processor, and not on Windows, does a token table stay in its file, and not where it "
-    "is the output head too, which is read whole for every token.",
+    "table apart": "A token table stays in its file only on a processor, not on Windows, and not where it is also the "
+    "output head, which is read whole for every token.",
     "packed weights": "This model's weights are not quantised: each has 16 or 32 bits.",
     "layer windows": "No layer of this model has a sliding window shorter than its context.",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",

@@ -205,11 +205,12 @@ class Engine:
 
     def install(self, model: LoadedModel, rebuilt: bool = False) -> None:
         """Serve this model from now on: the end of a load, or of a change of the cache alone (``rebuilt``)."""
-        self._stepper = self._new_stepper(model)
+        stepper = self._new_stepper(model)
         self._version += 1
         self._options.adopt(capabilities(model), model.found)
         if model.model is not None:
             self._options.apply_to(model.model.numerics)
+        self._stepper = stepper  # last: other threads that see the model see the options for it
         self._emit(Loaded(card=model.card, fit=model.fit, rebuilt=rebuilt))
         if adapters_of(model):
             self._emit(Adapters(adapters=cards(model)))

@@ -1560,10 +1560,6 @@
         <translation>N-Gramme zuerst</translation>
     </message>
     <message>
-        <source>Only on a processor, and not on Windows, does a token table stay in its file, and not where it is the output head too, which is read whole for every token.</source>
-        <translation>Nur auf einem Prozessor, und nicht unter Windows, bleibt eine Token-Tabelle in ihrer Datei, und nicht dort, wo sie zugleich der Ausgabekopf ist, der für jedes Token ganz gelesen wird.</translation>
-    </message>
-    <message>
         <source>2 bits, K channel, V channel</source>
         <translation>2 Bit, K Kanal, V Kanal</translation>
     </message>
@@ -1598,6 +1594,10 @@
     <message>
         <source>80 tokens</source>
         <translation>80 Token</translation>
+    </message>
+    <message>
+        <source>A token table stays in its file only on a processor, not on Windows, and not where it is also the output head, which is read whole for every token.</source>
+        <translation>Eine Token-Tabelle bleibt nur auf einem Prozessor in ihrer Datei, nicht unter Windows, und nicht, wenn sie zugleich der Ausgabekopf ist, der für jedes Token ganz gelesen wird.</translation>
     </message>
     <message>
         <source>A100: 5 and 1</source>

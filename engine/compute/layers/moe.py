@@ -91,7 +91,7 @@ class SparseMLP:
 
     @property
     def waits(self) -> bool:
-        """True if a step of a few rows reads on the host which experts they ask."""
+        """True if a step reads on the host which experts its rows ask."""
         return self.grouped is None and (self.native is None or self.native.declined is not None)
 
     def add_to(self, stream: ResidualStream, norm: Norm, scale: float) -> None:
@@ -103,8 +103,8 @@ class SparseMLP:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.
 
         ``routed`` is what the router reads where that is not ``x``. Experts run together where kernels for that serve
-        them (grouped.py), or on a processor (native.py); elsewhere one after the other, each once for all
-        rows that chose it. A row's sum, in float32, is in the order of the experts, whatever other rows chose.
+        them (grouped.py), or on a processor (native.py); elsewhere one after the other, each once for all rows that
+        chose it. A row's sum, in float32, is in the order of the experts, whatever other rows chose.
         """
         if self.latents is not None:
             fold, unfold = self.latents

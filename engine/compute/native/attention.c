@@ -514,6 +514,7 @@ static Task *list_tasks(const Attend *a, const Rows *rows, int64_t size, Task *n
 
 /* Tasks and results of parts, while the caller, who has a share of the tasks, works on these in its scratch. */
 static _Thread_local Buffer results;
+enum { MOST_KEPT = 16 << 20 }; /* bytes of it between calls: long texts of many chats take more, and longer to compute */
 
 /* out [count, heads, v_width] = attention of q [count, heads, k_width] to each row's keys; zero for a row without any.
  * 1 where memory ran out. */
@@ -560,6 +561,7 @@ EXPORT int attend_rows(const Attend *a, int threads) {
     }
     share_out(attend_task, &all, next - tasks, threads);
     share_out(finish, &all, a->count * a->heads, parts * size < WORTH_A_THREAD ? 1 : threads);
+    keep_small(&results, MOST_KEPT);
     return all.failed;
 }
 

@@ -36,6 +36,13 @@ static inline void *room_of(Buffer *buffer, size_t size) {
     return buffer->bytes;
 }
 
+/* Give up what is larger than so many bytes. */
+static inline void keep_small(Buffer *buffer, size_t most) {
+    if (buffer->size <= most) return;
+    free(buffer->bytes);
+    *buffer = (Buffer){0};
+}
+
 /* One buffer a thread for each file of code, grown as needed. NULL where memory ran out. */
 static _Thread_local Buffer held;
 static inline void *scratch(size_t size) { return room_of(&held, size); }

@@ -60,6 +60,7 @@ def trial(
     checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, packing: Packing, numerics: Numerics
 ) -> Trial:
     """Time the model's forwards on ``device``. Raises what a load raises, and MemoryError where there is no room."""
+    checkpoint = replace(checkpoint, tables_in_file=False)  # rows are made up, too
     planned = checkpoint.planned(dtype, packing, device)
     sizes = [_size(planned, layer) for layer in range(planned.num_layers)]
     count = _enough(planned, sizes)

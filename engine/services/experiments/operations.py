@@ -60,7 +60,8 @@ def _index_of_served(context: Context, model: LoadModel) -> LabIndex | None:
     loaded, state = engine.loaded, {spec.key: spec for spec in engine.catalogue_state()}
     if loaded is None or ServedState.of(engine) != ServedState.fresh(model):
         return None
-    return laboratory.index(loaded, state)
+    index = laboratory.index(loaded, state)
+    return index if engine.loaded is loaded else None  # the engine's thread may have loaded another meanwhile
 
 
 @functools.cache

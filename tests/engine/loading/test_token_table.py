@@ -11,10 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.base.errors import CheckpointError
+from engine.compute.layers.numerics import Numerics
 from engine.compute.models.base import CausalLM
 from engine.formats.load import Checkpoint, load_model
 from engine.formats.open import open_checkpoint
+from engine.formats.safetensors import TensorFiles
 from engine.library.paths import bundled_model
+from engine.loading.advice.trial import trial
 from engine.protocol import Set
 from tests.conformance.gguf_models import KIND, Shape, write
 from tests.kit.checkpoints import write_small
@@ -124,3 +127,11 @@ def test_the_switch_is_off_where_the_table_is_the_head(heard: Listener) -> None:
     engine = load(heard, bundled_model().path)
     spec = next(spec for spec in engine.catalogue_state() if spec.key == "token_table")
     assert "output head" in spec.disabled_reason
+
+
+def test_a_trial_makes_up_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does all numbers: the file may be holes, whose rows are all alike."""
+    folder = write_small(tmp_path / "model", tie_word_embeddings=False)
+    checkpoint = replace(open_checkpoint(folder, need_tokenizer=False), tables_in_file=True)
+    monkeypatch.delattr(TensorFiles, "in_file")
+    assert trial(checkpoint, CPU, torch.float32, "4bit", Numerics()).step > 0

@@ -50,7 +50,7 @@ from engine.compute.layers.linear.ggml_blocks import (
 )
 from engine.compute.layers.linear.int8 import Int8Rows
 from engine.compute.layers.linear.table import TableWeights
-from engine.compute.native.library import GATINGS, NativeLibrary, WeightLanes, declines, loaded
+from engine.compute.native.library import NativeLibrary, WeightLanes, declines, loaded
 
 PATH = "native product on CPU"
 BLOCK = 64
@@ -70,6 +70,8 @@ _SIGN = 0x80
 _DIGITS = {8: 1, 16: 2, 32: 3}
 FEW_ROWS = 8
 """Rows that wait for weights and not for arithmetic: where some spans of an input get 16 bits, theirs all do."""
+WITH_PRODUCTS = ("silu", "gelu_tanh")
+"""Gatings that a product of many rows computes with it: those without settings of their own."""
 _NEXT_DIGIT = 254
 
 
@@ -210,7 +212,7 @@ class NativeLinear(PackedLinear):
         return None if self.declines_within(x, around) is not None else self._product(x, x.dtype, around.gating)
 
     def declines_within(self, x: Tensor, around: Surroundings) -> str | None:
-        if around != Surroundings(gating=around.gating) or around.gating not in GATINGS:
+        if around != Surroundings(gating=around.gating) or around.gating not in WITH_PRODUCTS:
             return "on a processor only gates are computed with a product"
         if len(x) <= FEW_ROWS:
             return "few rows wait for weights, which are read in their order"

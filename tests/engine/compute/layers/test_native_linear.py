@@ -197,6 +197,7 @@ def test_gates_after_products_of_other_kinds() -> None:
     reasons = [
         layer.declines_within(few, around),
         layer.declines_within(many, Surroundings(gating="gelu")),
+        layer.declines_within(many, Surroundings(gating="clamped")),
         layer.declines_within(many, Surroundings(torch.ones(128), gating="silu")),
         build(odd, FP32).declines_within(many, around),
         build(biased, FP32, bias=torch.ones(256)).declines_within(many, around),
