@@ -128,16 +128,14 @@ WEIGHTS = (
         "its tokens alone. Left in the model's file it takes no memory of the engine's: the system holds what was "
         "read for as long as nothing else wants the room.",
         measure=Measure("memory of the weights", WEIGHT_BYTES, ("memory", "file"), "weights"),
-        helps="Models on a processor whose output head is not the token table: 1 GB of an 8B in GPTQ or AWQ, whose "
-        "tables have 16 bits, and the per-layer tables of Gemma 4.",
-        costs="Nothing in the text. A row that the system has dropped is read from the disk again. The disk must stay "
-        "connected and the file must not be written over while the model is loaded: the engine would end. Deleting or "
-        "replacing the file on this computer's own disk is harmless.",
+        helps="Models on a processor whose output head is not the token table: 1 GB less of an 8B in GPTQ or AWQ.",
+        costs="Nothing in the text. Its disk must stay connected, and the file must not be written over, while the "
+        "model is loaded: the engine would end. Deleting the file is harmless.",
         source=("engine/compute/layers/embedding.py", "engine/formats/mapped.py"),
         also=("embedding table", "memory-mapped embeddings", "mmap"),
         choices=(
-            Choice("file", "in the file", explains="Mapped: read ahead where memory is free, else as tokens occur."),
-            Choice("memory", "in memory", explains="Read whole when the model is loaded."),
+            Choice("file", "file", explains="Mapped: read ahead where memory is free, else as tokens occur."),
+            Choice("memory", "memory", explains="Read whole when the model is loaded."),
         ),
         needs=("table apart",),
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -119,7 +120,7 @@ def dequantised(checkpoint: Checkpoint) -> Any:
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    source = checkpoint.source(torch.device("cpu"), torch.float32, "16bit", Numerics())
+    source = replace(checkpoint, tables_in_file=False).source(torch.device("cpu"), torch.float32, "16bit", Numerics())
     tables = {id(model.get_input_embeddings().weight)}
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -2200,6 +2200,10 @@
         <translation>nach der Formel erwartet</translation>
     </message>
     <message>
+        <source>file</source>
+        <translation>Datei</translation>
+    </message>
+    <message>
         <source>filling the cache with whole contexts</source>
         <translation>Cache mit ganzen Kontexten füllen</translation>
     </message>
@@ -2254,14 +2258,6 @@
     <message>
         <source>grammar</source>
         <translation>Grammatik</translation>
-    </message>
-    <message>
-        <source>in memory</source>
-        <translation>im Speicher</translation>
-    </message>
-    <message>
-        <source>in the file</source>
-        <translation>in der Datei</translation>
     </message>
     <message>
         <source>inter-token latency of other answers during a long prefill</source>

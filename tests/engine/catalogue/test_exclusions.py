@@ -30,6 +30,7 @@ OTHER_WORDS = {
     "engine/services/experiments/lab/kv_cache.py": {"kv_cache"},  # an experiment's name
     "engine/services/experiments/lab/speculation.py": {"speculation"},  # an experiment's name
     "engine/services/experiments/lab/weights.py": {"weights"},  # an experiment's name
+    "engine/compute/native/experts.py": {"weights"},  # a field of an argument
     "engine/compute/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
     "engine/loading/advice/fit.py": {"kv_kind"},  # a kind of suggestion
     "engine/protocol/library.py": {"kv_kind"},  # a kind of suggestion

@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 
 import torch
 
+from engine.compute.layers.embedding import StoredEmbedding
 from engine.protocol import LoadOptions
 from engine.services.client import EngineClient
 from engine.services.experiments.workloads.shapes import Shape, gptq_folder
@@ -48,6 +49,6 @@ def _reached(*roots: object) -> int:
         if isinstance(each, torch.Tensor):
             storage = each.untyped_storage()
             memories[storage.data_ptr()] = storage.nbytes()
-        else:
+        elif not isinstance(each, StoredEmbedding) or each.storage_size():  # what stays in the file is no memory
             left += gc.get_referents(each)
     return sum(memories.values())

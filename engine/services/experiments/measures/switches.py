@@ -117,6 +117,8 @@ def measure_switches(
         if kinds is not None and not _drafter(entry.key, state[keys.SPECULATION]):
             absent.append(f"{entry.title}: {state[keys.SPECULATION].disabled_choices[kinds[0]]}")
             continue
+        if entry.measure.compare and not state[entry.key].measure.compare:
+            absent.append(f"{entry.title}: {state[entry.key].disabled_reason}")
         for before, after in _pairs(state[entry.key]):
             say(f"{entry.title}: {before} against {after}")
             rows.append(_measure(client, state[entry.key], (before, after), prompts, long_prompt, sampling, rounds))

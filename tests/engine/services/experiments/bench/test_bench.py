@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -72,7 +73,8 @@ def test_energy_is_shown_where_a_gpu_tells_it(
 
 def test_a_shape_alone(tmp_path: Path) -> None:
     figures = measure_shape(TINY, tmp_path, rounds=1, batches=(1, 3), prompt_tokens=100, decode_tokens=12)
-    planned = open_checkpoint(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))
+    checkpoint = replace(open_checkpoint(gptq_folder(TINY, tmp_path)), tables_in_file=True)
+    planned = checkpoint.planned(getattr(torch, figures.dtype))
     assert figures.weights == planned.storage_size()
     weights, cache = planned.bytes_read_per_step(), kv_bytes_per_token(planned.config, choose_kv_dtype(planned.dtype))
     assert [row.batch for row in figures.batches] == [1, 3]
@@ -103,7 +105,7 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     missing = {
         option.key for option in BY_KEY.values() if any(f"{option.title}: " in line for line in report.bundled.absent)
     }
-    assert missing <= set(drafters()), "only what says how to draft may want somebody who drafts so"
+    assert missing <= {*drafters(), "token_table"}, "what says how to draft wants one who does; its table is the head"
     measured = {row.key for row in report.bundled.switches}
     assert measured == {option.key for option in BY_KEY.values() if option.measure.compare} - missing
     for row in report.bundled.switches:
