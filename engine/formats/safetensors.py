@@ -19,7 +19,7 @@ from torch import Tensor
 from engine.base.collector import no_collection
 from engine.base.errors import CheckpointError
 from engine.base.files import SAFETENSORS_HEADER, read_json, regular_size, unreadable
-from engine.formats.mapped import mapped_range
+from engine.formats.mapped import mapped_file, mapped_range
 
 MAX_NAME = 1000
 MAX_INDEX = 32 << 20
@@ -196,9 +196,7 @@ class TensorFiles:
             return torch.empty(entry.shape, dtype=entry.dtype)
         if entry.file not in self._maps:
             try:
-                with entry.file.open("rb") as stream:
-                    # Copy-on-write, because torch wants a writable buffer; nobody writes, so no page is ever copied.
-                    self._maps[entry.file] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+                self._maps[entry.file] = mapped_file(entry.file)
             except OSError as error:
                 raise CheckpointError(f"{entry.file} cannot be read ({error.strerror}). Check the file.") from error
         buffer = self._maps[entry.file]

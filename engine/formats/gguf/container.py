@@ -20,7 +20,7 @@ from engine.base.files import regular_size, unreadable
 from engine.formats.gguf.find import PART
 from engine.formats.gguf.metadata import AGAIN, Reader, Value
 from engine.formats.gguf.types import FLOATING, TYPES
-from engine.formats.mapped import mapped_range
+from engine.formats.mapped import mapped_file, mapped_range
 
 VERSIONS = (2, 3)
 ALIGNMENT = 32
@@ -129,9 +129,7 @@ def mapped(file: Path) -> mmap.mmap:
     """The file in the address space. Raises :class:`CheckpointError`."""
     try:
         regular_size(file)
-        with file.open("rb") as stream:
-            # Copy-on-write, because torch wants a writable buffer; nobody writes, so no page is ever copied.
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+        return mapped_file(file)
     except ValueError as error:
         raise CheckpointError(f"{file} cannot be read (it is empty). {AGAIN}") from error
     except OSError as error:

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from engine.base.errors import CheckpointError
+from engine.formats.mapped import mapped_file
 from engine.formats.quantised.quantise import Module, Shapes, Tensors
 
 _log = logging.getLogger(__name__)
@@ -188,9 +189,7 @@ class Kept:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(self._folder)
         try:
-            with self._path.open("rb") as stream:
-                # Copy-on-write, because torch wants a writable buffer; nobody writes.
-                mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+            mapped = mapped_file(self._path)
         except (FileNotFoundError, ValueError):
             mapped = None
         index = None if mapped is None else _read_index(mapped)
