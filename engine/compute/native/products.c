@@ -465,6 +465,8 @@ INLINE void fetch_means(const Lanes *w, int64_t block, int64_t k) {
     const char *scales = (const char *)w->scales + place.at * bytes;
     for (int64_t i = 0; i < count * bytes; i += LINE * 4) __builtin_prefetch(scales + i);
     for (int64_t i = 0; w->zeros && i < count; i += LINE * 4) __builtin_prefetch(w->zeros + place.at + i);
+    for (int64_t i = 0; w->supers && i < BLOCK; i += LINE * 2) __builtin_prefetch(w->supers + place.outer + i);
+    for (int64_t i = 0; w->least && i < BLOCK; i += LINE * 2) __builtin_prefetch(w->least + place.outer + i);
 }
 
 static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
