@@ -26,6 +26,7 @@ from engine.compute.attention.memo import PerBatch
 from engine.compute.attention.triton import quest as kernels
 from engine.compute.attention.triton import quest_trial
 from engine.compute.batch import Batch
+from engine.compute.native.attention import attend_of, rows_whole
 from engine.compute.native.library import DTYPES, find
 
 BLOCK_BYTES = 32 << 20
@@ -146,14 +147,17 @@ class QuestAttention:
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
     ) -> tuple[Tensor, Tensor]:
         assert self._library is not None, "see _serves"
+        assert kv.bounds is not None, "a layer that reads everything"
         made, key = self._plans.of(batch), (group, id(budgets))
         if key not in made:  # the same for all layers of a step; the budgets are kept, so that no others have their id
             made[key] = (budgets, *_rows(batch, budgets, batch.page_table.stride(1)))
         _, where, rows = made[key]
-        q = q.index_select(0, where) if where.shape[0] < q.shape[0] else q.contiguous()
-        out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
+        q = q.index_select(0, where) if where.shape[0] < q.shape[0] else rows_whole(q)
+        out, lse = q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
         table = batch.page_table[group]
-        self._library.attend_chosen(q, kv, table, rows, spec.scale, out, lse, spec.softcap)
+        self._library.attend_chosen(
+            attend_of(q, kv, table, rows, spec.scale, out, lse, softcap=spec.softcap), kv.bounds
+        )
         chosen, own = rows[:, 1], (rows[:, 2] - 1) // PAGE_SIZE
         ranked = int(own[(chosen > 1) & (chosen <= own)].sum())
         self.bytes_read += ranked * _bounds_bytes(kv) + int(chosen.sum()) * _page_bytes(q, kv)

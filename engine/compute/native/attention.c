@@ -279,13 +279,11 @@ INLINE Held hold(const Attend *a, int64_t queries) {
 }
 
 /* The query of a row's head, ``place`` counts both. */
-INLINE void read_query(const Attend *a, int64_t place, float *q) {
-    if (a->wide)
-        memcpy(q, (const float *)a->q + place * a->k_width, a->k_width * sizeof(float));
-    else if (in_pairs(a))
-        memcpy(q, (const uint16_t *)a->q + place * a->k_width, a->k_width * sizeof(uint16_t));
+INLINE void read_query(const Attend *a, int64_t head, float *q) {
+    if (a->wide || in_pairs(a))
+        memcpy(q, query_at(a, head), a->k_width * (a->wide ? sizeof(float) : sizeof(uint16_t)));
     else
-        widen((const uint16_t *)a->q + place * a->k_width, a->k_width, q);
+        widen(query_at(a, head), a->k_width, q);
 }
 
 INLINE void see_keys(Lot *lot, int r, int64_t first, int64_t stop, const int64_t *tree) {

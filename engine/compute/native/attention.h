@@ -15,7 +15,8 @@ typedef struct {
     int64_t k_width, v_width;                        /* numbers of a key and of a value */
     int64_t k_slot, k_head, v_slot, v_head;          /* bytes from one slot, and from one KV head, to the next */
     int64_t kind, k_bits, v_bits;
-    int64_t wide; /* whether q and out are float32; else they are bfloat16 */
+    int64_t wide;  /* whether q and out are float32; else they are bfloat16 */
+    int64_t q_row; /* bytes from one row's queries to the next's */
     float scale, softcap; /* a scaled score x becomes softcap * tanh(x / softcap) where that is above 0 */
     const void *q; /* [count, heads, k_width] */
     void *out;     /* [count, heads, v_width] */
@@ -30,6 +31,11 @@ int attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t k
 
 /* Scores x become cap * tanh(x / cap); behind them up to a whole vector there are zeros then. */
 void cap_scores(float *scores, int64_t count, float cap);
+
+/* The query of a head, which ``head`` counts over all rows. */
+INLINE const void *query_at(const Attend *a, int64_t head) {
+    return (const char *)a->q + head / a->heads * a->q_row + head % a->heads * a->k_width * (a->wide ? 4 : 2);
+}
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

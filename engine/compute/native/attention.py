@@ -25,7 +25,7 @@ class Attend(ctypes.Structure):
     _fields_ = (
         *fields(ctypes.c_void_p, "k", "v", "k_meta", "v_meta", "pages", "rows"),
         *fields(ctypes.c_int64, "count", "heads", "kv_heads", "k_width", "v_width"),
-        *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits", "wide"),
+        *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits", "wide", "q_row"),
         *fields(ctypes.c_float, "scale", "softcap"),
         *fields(ctypes.c_void_p, "q", "out", "lse", "trees"),
     )
@@ -35,6 +35,11 @@ class QuestArguments(ctypes.Structure):
     """``Quest`` of quest.c: paged keys and values, and the bounds of each page's keys."""
 
     _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
+
+
+def rows_whole(q: Tensor) -> Tensor:
+    """``q [T, H, d]``, copied where the heads of a row do not lie behind each other."""
+    return q if q.stride(2) == 1 and q.stride(1) == q.shape[2] else q.contiguous()
 
 
 def attend_of(
@@ -48,7 +53,15 @@ def attend_of(
     trees: Tensor | None = None,
     softcap: float | None = None,
 ) -> Attend:
-    """Arguments of `Library.attend` as a structure. It holds addresses: the tensors have to outlive it."""
+    """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
+
+    It holds addresses: the tensors have to outlive it. ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says
+    for each of the first n rows where its pages begin and which of its keys [first, stop) it sees. Rows of a sequence
+    follow each other. The first n rows of ``out [T, H, d_v]`` are written, and those of ``lse [T, H]`` float32, if it
+    is given. q and out are both bfloat16 or both float32; out is contiguous, and so are q's rows. Widths are multiples
+    of 32: d_k up to 576, of codes up to 256. ``trees [n, 2]`` int64 are the first key of a row's drafted tree, and bits
+    for those that it sees of the keys from there on, -1: all. A softcap is that of `AttnSpec`.
+    """
     return Attend(
         *_addresses(kv),
         pages.data_ptr(),
@@ -57,6 +70,7 @@ def attend_of(
         q.shape[1],
         *_shapes(kv),
         q.dtype == torch.float32,
+        q.stride(0) * q.element_size(),
         scale,
         softcap or 0.0,
         q.data_ptr(),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.compute.native.attention import QuestArguments, attend_of, attend_of_pages, fields
+from engine.compute.native.attention import Attend, QuestArguments, attend_of_pages, fields
 from engine.compute.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
 from engine.compute.native.convolution import MOST_TAPS, convolution_of
 from engine.compute.native.delta import DeltaWeights, delta_of
@@ -27,6 +27,7 @@ from engine.compute.native.instructions import (
     NoSuchInstructions,
     wanted,
 )
+from engine.compute.native.results import RESULTS
 from engine.compute.native.runs import RunTables
 from engine.compute.native.state_space import GatedNorm, MambaWeights, space_of
 from engine.compute.native.tape import current
@@ -126,7 +127,7 @@ class NativeLibrary:
         """
         assert refined is None or (digits == 1 and len(refined) * 32 == x.shape[1])
         width = weights.out_features // 2 if gating else weights.out_features
-        out = x.new_empty(x.shape[0], width, dtype=dtype)
+        out = RESULTS.empty((x.shape[0], width), dtype)
         source, target = (x.data_ptr(), x.dtype == torch.bfloat16), (out.data_ptr(), dtype == torch.bfloat16)
         by = GATINGS.index(gating) if gating else -1
         shape = (len(x), digits, None if refined is None else refined.data_ptr(), by)
@@ -160,7 +161,7 @@ class NativeLibrary:
         ``weight [size]``, or ``[heads, size]`` for ``x [..., heads, size]``. All are contiguous and of :data:`DTYPES`,
         x and added of the same; size is a multiple of 16. Rows do not know each other.
         """
-        out, size = torch.empty_like(x), weight.shape[-1]
+        out, size = RESULTS.empty(x.shape, x.dtype), weight.shape[-1]
         sources = (x.data_ptr(), None if added is None else added.data_ptr(), scale, x.dtype == torch.bfloat16)
         by = (weight.data_ptr(), weight.dtype == torch.bfloat16, eps)
         self._run("norm", "A norm", *sources, *by, out.data_ptr(), x.numel() // size, size, weight.numel() // size)
@@ -173,7 +174,7 @@ class NativeLibrary:
         rows, size = gate_up.shape[0], gate_up.shape[1] // 2
         if kind not in GATINGS or gate_up.dtype not in DTYPES or size % ROW_UNIT or not gate_up.is_contiguous():
             return None
-        out, source = gate_up.new_empty(rows, size), (gate_up.data_ptr(), gate_up.dtype == torch.bfloat16)
+        out, source = RESULTS.empty((rows, size), gate_up.dtype), (gate_up.data_ptr(), gate_up.dtype == torch.bfloat16)
         self._run("gate", "A gate", *source, GATINGS.index(kind), limit, alpha, out.data_ptr(), rows, size)
         return out
 
@@ -185,7 +186,7 @@ class NativeLibrary:
             return None
         if x.stride(2) != 1 or x.stride(1) != width or cos.stride() != sin.stride() or cos.stride(2) != 1:
             return None
-        out, source = x.new_empty(x.shape), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
+        out, source = RESULTS.empty(x.shape, x.dtype), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
         angles = (cos.data_ptr(), sin.data_ptr(), cos.stride(0))
         self._run("rotate", "A rotation", *source, *angles, out.data_ptr(), rows, heads, width, half)
         return out
@@ -210,7 +211,7 @@ class NativeLibrary:
         (rows, heads, width), whole = x.shape, x.stride(2) == 1 and x.stride(1) == x.shape[2]
         if x.dtype not in DTYPES or size % ROW_UNIT or width > WIDEST_HEAD or not whole:
             return None
-        out = x.new_empty(x.shape)
+        out = RESULTS.empty(x.shape, x.dtype)
         source = x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16
         self._run("hadamard", "A Hadamard transform", *source, out.data_ptr(), rows, heads, width, size)
         return out
@@ -303,32 +304,12 @@ class NativeLibrary:
         """Compute the experts that some rows ask, whose widths are multiples of 16."""
         self._run("experts", "A mixture of experts", ctypes.byref(problem))
 
-    def attend(
-        self,
-        q: Tensor,
-        kv: PackedKV,
-        pages: Tensor,
-        rows: Tensor,
-        scale: float,
-        out: Tensor,
-        lse: Tensor | None = None,
-        trees: Tensor | None = None,
-        softcap: float | None = None,
-    ) -> None:
-        """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
-
-        ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
-        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out [T, H, d_v]``; it and q are
-        both bfloat16 or both float32, and contiguous. Widths are multiples of 32: d_k up to 576, of codes up to 256.
-        ``lse [T, H]`` float32, if given, gets its first n rows written too. Rows of a sequence follow each other.
-        ``trees [n, 2]`` int64 are the first key of a row's drafted tree, and bits for those that it sees of the keys
-        from there on, -1: all. A softcap is that of `AttnSpec`.
-        """
-        problem = attend_of(q, kv, pages, rows, scale, out, lse, trees, softcap)
+    def attend(self, problem: Attend) -> None:
+        """Attend natively."""
         self._run("attend_rows", "The native attention", ctypes.byref(problem))
 
     def chain_rows(self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, rows: int) -> Tensor:
-        """``[rows, 3]`` int64 as :meth:`attend` takes them, of chains as ``row_start [S + 1]`` and ``kv_len [S]`` int32
+        """``[rows, 3]`` int64 as `attend_of` takes them, of chains as ``row_start [S + 1]`` and ``kv_len [S]`` int32
         say, whose tables of pages are ``stride`` numbers apart."""
         out = torch.empty(rows, 3, dtype=torch.int64)
         chains = (row_start.data_ptr(), kv_len.data_ptr(), len(kv_len))
@@ -338,7 +319,7 @@ class NativeLibrary:
     def tree_rows(
         self, row_start: Tensor, kv_len: Tensor, stride: int, window: int | None, ancestors: Tensor, keys: KeyLimits
     ) -> tuple[Tensor, Tensor]:
-        """``rows [T, 3]`` and ``trees [T, 2]`` int64 as :meth:`attend` takes them, of a step with trees: ``ancestors
+        """``rows [T, 3]`` and ``trees [T, 2]`` int64 as `attend_of` takes them, of a step with trees: ``ancestors
         [T]`` int64, see `Batch`. The rest as for :meth:`chain_rows`; ``keys`` are limits on what rows see, which no
         tape keeps."""
         assert current() is None or all(each is None for each in keys[:2])
@@ -349,26 +330,14 @@ class NativeLibrary:
         self._run("tree_rows", "Attention", *tables, *limits, keys[2], rows.data_ptr(), trees.data_ptr())
         return rows, trees
 
-    def attend_chosen(
-        self,
-        q: Tensor,
-        kv: PackedKV,
-        pages: Tensor,
-        rows: Tensor,
-        scale: float,
-        out: Tensor,
-        lse: Tensor,
-        softcap: float | None = None,
-    ) -> None:
-        """Same as :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
+    def attend_chosen(self, problem: Attend, bounds: Tensor) -> None:
+        """Same as :meth:`attend`, each head over its row's last page and those before it that ``bounds`` rank highest.
 
-        ``kv`` is dense and has bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages begin, how many
-        of them a head reads, and where its keys stop.
+        Keys and values are dense and have these bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages
+        begin, how many of them a head reads, and where its keys stop.
         """
-        assert kv.bounds is not None
-        attention = attend_of(q, kv, pages, rows, scale, out, lse, softcap=softcap)
-        problem = QuestArguments(attention, kv.bounds.data_ptr())
-        self._run("quest_rows", "Choosing pages", ctypes.byref(problem))
+        quest = QuestArguments(problem, bounds.data_ptr())
+        self._run("quest_rows", "Choosing pages", ctypes.byref(quest))
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
         """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, both

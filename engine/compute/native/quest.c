@@ -69,8 +69,9 @@ INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, in
     const int64_t width = a->k_width;
     float signs[HEADS_RANKED * 2 * WIDEST_CHOOSING];
     for (int64_t h = 0; h < heads; h++)
-        for (int64_t d = 0, at = (head + h) * width; d < width; d += LANES) {
-            const Floats x = a->wide ? floats_at((const float *)a->q + at + d) : bfloat16_at((const uint16_t *)a->q + at + d);
+        for (int64_t d = 0; d < width; d += LANES) {
+            const void *q = query_at(a, head + h);
+            const Floats x = a->wide ? floats_at((const float *)q + d) : bfloat16_at((const uint16_t *)q + d);
             put_floats(signs + h * 2 * width + d, chosen(x < 0, x, (Floats){0}));
             put_floats(signs + h * 2 * width + width + d, chosen(x < 0, (Floats){0}, x));
         }

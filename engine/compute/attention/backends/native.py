@@ -16,7 +16,9 @@ from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
+from engine.compute.native.attention import attend_of, rows_whole
 from engine.compute.native.library import DTYPES, find
+from engine.compute.native.results import RESULTS
 
 WIDEST, WIDEST_PACKED = 576, 256
 """The widest head of numbers, that of multi-head latent attention, and of codes."""
@@ -75,12 +77,13 @@ class NativeAttention(AttentionBackend):
     ) -> tuple[Tensor, Tensor | None]:
         """Implements `AttentionBackend.attend`."""
         assert self._library is not None, "see declines"
-        q = q.contiguous()
+        q = rows_whole(q)
         shape = (*q.shape[:2], kv.v_dim)
-        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
+        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else RESULTS.empty(shape, q.dtype)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
         rows, trees, _ = self._rows_of(batch, spec.window, keys)
-        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse, trees, spec.softcap)
+        pages = batch.page_table[group]
+        self._library.attend(attend_of(q, kv, pages, rows, spec.scale, out, lse, trees, spec.softcap))
         return out, lse
 
     def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> _Rows:

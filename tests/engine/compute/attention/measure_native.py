@@ -20,6 +20,7 @@ from engine.cache.stores.packed import BYTE_KINDS, PackedKV
 from engine.compute.attention.backends.native import NativeAttention
 from engine.compute.attention.backends.sdpa import SdpaAttention
 from engine.compute.attention.interface import AttnSpec
+from engine.compute.native.attention import attend_of
 from engine.compute.native.library import NativeLibrary, find
 from tests.engine.compute.attention.attention_cases import Case, place
 
@@ -75,7 +76,7 @@ def calls(library: NativeLibrary, kind: str, bits: int, keys: int, heads: int, k
     rows = torch.tensor([[0, 0, keys]])
 
     def call(own: Tensor) -> Callable[[], None]:
-        return lambda: library.attend(q, kv, own, rows, width**-0.5, out)
+        return lambda: library.attend(attend_of(q, kv, own, rows, width**-0.5, out))
 
     return Calls([call(own) for own in pages.contiguous()], one)
 
