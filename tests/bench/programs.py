@@ -128,6 +128,7 @@ class KvasirSteps:
             self.sequences = None  # frees its memory first
             self.sequences = HeldSequences(self.model, self.streams, self.tokens)
         assert self.sequences is not None
+        self.sequences.spread(tokens)
         return self.sequences
 
 

@@ -14,6 +14,14 @@ class HeldSequences(Sequences):
         super().__init__(model, streams, tokens)
         self._held = [0] * streams
 
+    def spread(self, tokens: int) -> None:
+        """Give each sequence room for ``tokens`` tokens, directly behind the one before: like a pool's, pages that one
+        case has written serve the next, and no more memory is touched than each needs by itself."""
+        pages = pages_for(tokens)
+        if pages != self._pages:
+            self._held = [min(self._held[0], pages * PAGE_SIZE), *(0 for _ in self._held[1:])]
+            self._pages = pages
+
     def prompt(self, tokens: int, chunk: int, start: int = 0) -> None:
         """Compute the first sequence from place ``start`` to ``tokens``, in steps of at most ``chunk`` tokens."""
         for place in range(start, tokens, chunk):

@@ -401,7 +401,13 @@ def test_sequences_hold_copies_of_the_first(tmp_path: Path) -> None:
         other = HeldSequences(client.model, 1, 60)
         other.hold(1, 24, chunk=64)
         other.hold(1, 40, chunk=64)
-        assert sequences.forward(2, 3, 40, 3)[:3] == other.forward(1, 3, 40, 3)
+        both = sequences.forward(2, 3, 40, 3)
+        assert both[:3] == other.forward(1, 3, 40, 3)
+        # Closer to each other they are as before, of fewer pages.
+        sequences.spread(43)
+        assert sequences.pages_of(1).start == sequences.pages_of(0).stop == 1 + pages - 1
+        sequences.hold(2, 40, chunk=16)
+        assert sequences.forward(2, 3, 40, 3) == both
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_K_M", "Q8_0"])
