@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.cache.stores.states import LayerStates, StateRuns
+from engine.compute.native import results
 from engine.compute.native.attention import Attend, QuestArguments, attend_of_pages, fields
 from engine.compute.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
 from engine.compute.native.convolution import MOST_TAPS, convolution_of
@@ -27,7 +28,6 @@ from engine.compute.native.instructions import (
     NoSuchInstructions,
     wanted,
 )
-from engine.compute.native.results import RESULTS
 from engine.compute.native.runs import RunTables
 from engine.compute.native.state_space import GatedNorm, MambaWeights, space_of
 from engine.compute.native.tape import current
@@ -127,7 +127,7 @@ class NativeLibrary:
         """
         assert refined is None or (digits == 1 and len(refined) * 32 == x.shape[1])
         width = weights.out_features // 2 if gating else weights.out_features
-        out = RESULTS.empty((x.shape[0], width), dtype)
+        out = results.empty((x.shape[0], width), dtype)
         source, target = (x.data_ptr(), x.dtype == torch.bfloat16), (out.data_ptr(), dtype == torch.bfloat16)
         by = GATINGS.index(gating) if gating else -1
         shape = (len(x), digits, None if refined is None else refined.data_ptr(), by)
@@ -161,7 +161,7 @@ class NativeLibrary:
         ``weight [size]``, or ``[heads, size]`` for ``x [..., heads, size]``. All are contiguous and of :data:`DTYPES`,
         x and added of the same; size is a multiple of 16. Rows do not know each other.
         """
-        out, size = RESULTS.empty(x.shape, x.dtype), weight.shape[-1]
+        out, size = results.empty(x.shape, x.dtype), weight.shape[-1]
         sources = (x.data_ptr(), None if added is None else added.data_ptr(), scale, x.dtype == torch.bfloat16)
         by = (weight.data_ptr(), weight.dtype == torch.bfloat16, eps)
         self._run("norm", "A norm", *sources, *by, out.data_ptr(), x.numel() // size, size, weight.numel() // size)
@@ -174,7 +174,7 @@ class NativeLibrary:
         rows, size = gate_up.shape[0], gate_up.shape[1] // 2
         if kind not in GATINGS or gate_up.dtype not in DTYPES or size % ROW_UNIT or not gate_up.is_contiguous():
             return None
-        out, source = RESULTS.empty((rows, size), gate_up.dtype), (gate_up.data_ptr(), gate_up.dtype == torch.bfloat16)
+        out, source = results.empty((rows, size), gate_up.dtype), (gate_up.data_ptr(), gate_up.dtype == torch.bfloat16)
         self._run("gate", "A gate", *source, GATINGS.index(kind), limit, alpha, out.data_ptr(), rows, size)
         return out
 
@@ -186,7 +186,7 @@ class NativeLibrary:
             return None
         if x.stride(2) != 1 or x.stride(1) != width or cos.stride() != sin.stride() or cos.stride(2) != 1:
             return None
-        out, source = RESULTS.empty(x.shape, x.dtype), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
+        out, source = results.empty(x.shape, x.dtype), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
         angles = (cos.data_ptr(), sin.data_ptr(), cos.stride(0))
         self._run("rotate", "A rotation", *source, *angles, out.data_ptr(), rows, heads, width, half)
         return out
@@ -211,7 +211,7 @@ class NativeLibrary:
         (rows, heads, width), whole = x.shape, x.stride(2) == 1 and x.stride(1) == x.shape[2]
         if x.dtype not in DTYPES or size % ROW_UNIT or width > WIDEST_HEAD or not whole:
             return None
-        out = RESULTS.empty(x.shape, x.dtype)
+        out = results.empty(x.shape, x.dtype)
         source = x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16
         self._run("hadamard", "A Hadamard transform", *source, out.data_ptr(), rows, heads, width, size)
         return out
@@ -234,7 +234,7 @@ class NativeLibrary:
         if not self.has_delta_rule(shape, mixed.dtype) or gates.dtype != mixed.dtype:
             return None
         mixed, gates = mixed.contiguous(), gates.contiguous()
-        out = mixed.new_empty(mixed.shape[0], shape.value_heads * shape.value)
+        out = results.empty((mixed.shape[0], shape.value_heads * shape.value), mixed.dtype)
         if runs.rows < len(out):
             out[runs.rows :] = 0
         tables = RunTables.of(runs)
@@ -261,7 +261,7 @@ class NativeLibrary:
         known = inputs.dtype in DTYPES and tails.dtype == inputs.dtype
         if apart or not known or not self.has_convolution(channels, kernel):
             return None
-        out, tables = torch.empty(inputs.shape), RunTables.of(runs)
+        out, tables = results.empty(inputs.shape, torch.float32), RunTables.of(runs)
         problem = convolution_of(inputs, taps, bias, tails, out, tables, silu)
         self._run("convolve_runs", "A convolution", ctypes.byref(problem))
         return out
@@ -279,7 +279,7 @@ class NativeLibrary:
         if not self.has_state_space(shape) or steps.dtype not in DTYPES or steps.stride(1) != 1:
             return None
         seen, tables = seen.contiguous(), RunTables.of(runs)
-        out = seen.new_empty(len(seen), shape.heads, shape.width)
+        out = results.empty((len(seen), shape.heads, shape.width), seen.dtype)
         problem = space_of(seen, steps, weights, shape, out, matrices, tables)
         self._run("state_space", "The state space model", ctypes.byref(problem))
         return out
@@ -290,7 +290,7 @@ class NativeLibrary:
         has no such rows."""
         if gate.dtype not in DTYPES or weight.shape[1] % ROW_UNIT or gate.stride(1) != 1 or not read.is_contiguous():
             return None
-        out, half = torch.empty(read.shape, dtype=gate.dtype), gate.dtype == torch.bfloat16
+        out, half = results.empty(read.shape, gate.dtype), gate.dtype == torch.bfloat16
         tensors = (read, gate, weight, out)
         problem = GatedNorm(*(each.data_ptr() for each in tensors), *weight.shape, gate.stride(0), eps, half)
         self._run("gated_norm", "A norm", ctypes.byref(problem), len(read))

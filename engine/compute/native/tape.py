@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.base.host_memory import Rooms
+
 T = TypeVar("T")
 
 _READS = frozenset(("__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"))
@@ -50,16 +52,22 @@ class Tape(TorchDispatchMode, Generic[T]):
         """What torch asks a class of such modes: the answer True has it import its compiler, a second and 45 MB."""
         return False
 
-    def __init__(self) -> None:
+    def __init__(self, rooms: Rooms) -> None:
         super().__init__()
+        self.rooms = rooms
+        """Memory of native results, which the next ones get once Python holds none of it: calls are made again in their
+        order. Torch's calls hold their tensors."""
         self._calls: list[Callable[[int], Any]] = []
         """Each takes the number of threads, and returns something true where it had no room to work."""
         self._kept: list[Tensor] = []
 
     @classmethod
-    def of(cls, run: Callable[[], T]) -> Tape[T]:
-        """Record ``run()``, which is made. Raises :class:`RecordingError`, and whatever ``run`` does."""
-        tape = cls()
+    def of(cls, run: Callable[[], T], rooms: Rooms | None = None) -> Tape[T]:
+        """Record ``run()``, which is made. Raises :class:`RecordingError`, and whatever ``run`` does.
+
+        ``rooms``, from which nothing may ever go, are those of tapes of which no two are replayed at once.
+        """
+        tape = cls(rooms or Rooms())
         _recording.tape = tape
         try:
             with tape, _Unread():
@@ -70,7 +78,7 @@ class Tape(TorchDispatchMode, Generic[T]):
 
     @property
     def bytes(self) -> int:
-        """Memory that the tape holds."""
+        """Memory that the tape alone holds."""
         return sum(each.nbytes for each in self._kept)
 
     def add(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

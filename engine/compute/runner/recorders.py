@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from engine.base.errors import is_out_of_memory
+from engine.base.host_memory import Rooms
 from engine.compute.batch import ROW_CLASSES, ForwardOutput
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import early, triton_launch
@@ -93,14 +94,17 @@ class CudaRecorder(GraphRecorder):
 class TapeRecorder(GraphRecorder):
     """Records on a processor (`engine.compute.native.tape`). More rows wait for arithmetic and not for Python.
 
-    Tapes share no memory.
+    Tapes share memory, because no two of them run at once.
     """
 
     traits = RecorderTraits(most_rows=8, most_bytes=128 << 20, warms=False)
 
+    def __init__(self) -> None:
+        self._rooms = Rooms()
+
     def record(self, run: Forward) -> Captured:
         """Implements :meth:`GraphRecorder.record`."""
-        tape = Tape.of(run)
+        tape = Tape.of(run, self._rooms)
         return Captured(tape.replay, tape.result, tape.bytes)
 
 

@@ -16,9 +16,9 @@ from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.compute.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
 from engine.compute.attention.memo import PerBatch
 from engine.compute.batch import Batch
+from engine.compute.native import results
 from engine.compute.native.attention import attend_of, rows_whole
 from engine.compute.native.library import DTYPES, find
-from engine.compute.native.results import RESULTS
 
 WIDEST, WIDEST_PACKED = 576, 256
 """The widest head of numbers, that of multi-head latent attention, and of codes."""
@@ -79,7 +79,7 @@ class NativeAttention(AttentionBackend):
         assert self._library is not None, "see declines"
         q = rows_whole(q)
         shape = (*q.shape[:2], kv.v_dim)
-        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else RESULTS.empty(shape, q.dtype)
+        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else results.empty(shape, q.dtype)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
         rows, trees, _ = self._rows_of(batch, spec.window, keys)
         pages = batch.page_table[group]

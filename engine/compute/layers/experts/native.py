@@ -17,6 +17,7 @@ from engine.compute.layers.activation import FUNCTIONS, Activation, ClampedSwiGL
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.native import FEW_ROWS, NativeLinear
 from engine.compute.layers.numerics import Numerics
+from engine.compute.native import results
 from engine.compute.native.experts import PLAIN, ExpertsArguments, LayersArguments
 from engine.compute.native.library import GATINGS, ROW_UNIT, loaded
 
@@ -63,8 +64,8 @@ class NativeExperts:
         assert self._gating is not None, "see declined"
         number, limit, alpha = self._gating
         x, shared = x.contiguous(), None if shared is None else shared.to(x.dtype).contiguous()
-        out, many = torch.empty_like(x), len(x) > FEW_ROWS
-        sums = None if not many else out if x.dtype == torch.float32 else torch.empty(x.shape)
+        out, many = results.empty(x.shape, x.dtype), len(x) > FEW_ROWS
+        sums = None if not many else out if x.dtype == torch.float32 else results.empty(x.shape, torch.float32)
         layers = self._layers(0, many), self._layers(1, many)
         problem = ExpertsArguments(
             *layers,

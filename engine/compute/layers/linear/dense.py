@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.linear.tiled import tiled_matmul
 from engine.compute.layers.numerics import Numerics
-from engine.compute.native.results import RESULTS
+from engine.compute.native import results
 
 BLOCK_WEIGHTS = 1 << 21
 """Weights converted to float32 at a time in the batch-invariant mode (8 MB)."""
@@ -67,7 +67,7 @@ class Concatenated(Linear):
         made = [part.forward(x) for part in self.parts]
         if made[0].device.type != "cpu":
             return torch.cat(made, -1)
-        return torch.cat(made, -1, out=RESULTS.empty((len(x), self.out_features), made[0].dtype))
+        return torch.cat(made, -1, out=results.empty((len(x), self.out_features), made[0].dtype))
 
     def forward_float32(self, x: Tensor) -> Tensor:
         return torch.cat([part.forward_float32(x) for part in self.parts], -1)

@@ -2,70 +2,66 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 import torch
 
-from engine.compute.native.results import LEAST, LONG, Results
-from engine.compute.native.tape import Tape
+from engine.base.host_memory import Rooms
+from engine.compute.native import results
 
-NUMBERS = LEAST // 4
+PAGE = 1 << 16
 
 
-def large(results: Results, times: float = 1) -> torch.Tensor:
-    return results.empty((2, int(times * NUMBERS) // 2), torch.float32)
+def tensor(rooms: Rooms, pages: float = 1) -> torch.Tensor:
+    return rooms.empty((2, int(pages * PAGE) // 8), torch.float32)
+
+
+def sizes(rooms: Rooms) -> list[float]:
+    return sorted(len(room.memory) / PAGE for room in rooms._rooms)
 
 
 def test_memory_goes_to_the_next_tensor_once_nothing_is_in_it_any_more() -> None:
-    results = Results()
-    first = large(results)
+    rooms = Rooms()
+    first = tensor(rooms)
     place, view = first.data_ptr(), first[1]
     del first
-    second = large(results)
+    second = tensor(rooms)
     assert second.data_ptr() != place
     view.fill_(3)
     second.fill_(4)
     assert view.unique().tolist() == [3]
     del view
-    assert large(results).data_ptr() == place
+    assert tensor(rooms).data_ptr() == place
+    assert rooms.bytes == 2 * PAGE
 
 
-@pytest.mark.parametrize(("times", "again"), [(1, True), (1.9, True), (2.5, False)])
-def test_memory_serves_what_needs_at_least_half_of_it(times: float, again: bool) -> None:
-    results = Results()
-    held = large(results, times)
+@pytest.mark.parametrize(("pages", "again"), [(1, True), (2, True), (2.5, False)])
+def test_memory_serves_what_needs_at_least_half_of_it(pages: float, again: bool) -> None:
+    rooms = Rooms()
+    held = tensor(rooms, pages)
     place = held.data_ptr()
     del held
-    assert (large(results).data_ptr() == place) == again
+    assert (tensor(rooms).data_ptr() == place) == again
 
 
 def test_what_nothing_wanted_for_long_goes_and_what_is_held_stays() -> None:
-    results = Results()
-    held, unwanted = large(results, 4), large(results, 8)
+    rooms = Rooms(unwanted=9)
+    held, unwanted = tensor(rooms, 4), tensor(rooms, 8)
     held.fill_(5)
     del unwanted
-    for _ in range(LONG):
-        large(results)
-    large(results, 16)
-    assert sorted(len(room.memory) // LEAST for room in results._rooms) == [1, 4, 16]
-    results.clear()
-    assert [len(room.memory) // LEAST for room in results._rooms] == [4]
+    for _ in range(9):
+        tensor(rooms)
+    tensor(rooms, 16)
+    assert sizes(rooms) == [1, 4, 16]
+    rooms.clear()
+    assert sizes(rooms) == [4]
     assert held.unique().tolist() == [5]
 
 
-def test_a_tape_holds_memory_of_its_own() -> None:
-    results = Results()
-    tape = Tape.of(lambda: large(results).fill_(1).sum())
-    assert not results._rooms
-    gc.collect()
-    other = large(results).fill_(2)
-    tape.replay()
-    assert tape.result.item() == NUMBERS
-    assert other.unique().tolist() == [2]
-
-
-def test_small_tensors_are_the_allocators() -> None:
-    results = Results()
-    assert results.empty((7,), torch.bfloat16).shape == (7,)
-    assert not results._rooms
+def test_only_large_results_outside_tapes_are_looked_for() -> None:
+    results.RESULTS.clear()
+    before = results.RESULTS.bytes
+    assert results.empty((results.LEAST // 4 - 1,), torch.float32).shape == (results.LEAST // 4 - 1,)
+    assert results.empty((0, 3), torch.bfloat16).shape == (0, 3)
+    assert results.RESULTS.bytes == before
+    large = results.empty((results.LEAST // 4,), torch.float32)
+    assert results.RESULTS.bytes - before == large.nbytes

@@ -6,12 +6,14 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from engine.base.host_memory import Rooms
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.states import StateRuns
 from engine.cache.types import StateRun
@@ -311,6 +313,26 @@ def test_native_calls_of_this_thread_alone_are_recorded() -> None:
     x.mul_(-3)
     tape.replay()
     assert torch.equal(tape.result, library.norm(x, weight, 1e-6))
+
+
+def test_native_results_share_memory_within_a_tape_and_between_tapes() -> None:
+    library, weight, rooms = loaded(), torch.randn(64), Rooms()
+    inputs, counts = (torch.randn(2, 64), torch.randn(2, 64)), (3, 6)
+
+    def norms(x: Tensor, count: int) -> Tensor:
+        for _ in range(count):
+            x = library.norm(x, weight, 1e-6)
+        return x
+
+    tapes = [Tape.of(partial(norms, *each), rooms) for each in zip(inputs, counts, strict=True)]
+    assert len({each.data_ptr() for each in (tape.result for tape in tapes)}) == 2
+    assert rooms.bytes == 3 * tapes[0].result.nbytes
+    for x in inputs:
+        x.mul_(-3).add_(1)
+    for tape in tapes:
+        tape.replay()
+    for tape, *each in zip(tapes, inputs, counts, strict=True):
+        assert torch.equal(tape.result, norms(*each))
 
 
 @pytest.mark.parametrize(
