@@ -1,4 +1,4 @@
-"""Memory of the host that is mapped from the system: it takes room only as it is written, and goes with its tensors.
+"""Memory of the host that is mapped from the system: it takes room only as it is written.
 
 An allocator's memory may be what others used before, in pages of 4 KB. Matrices are read whole at every token, and a
 processor finds its way through 4 KB pages half as fast as through those of 2 MB.
@@ -35,6 +35,7 @@ def mapped(size: int) -> mmap.mmap:
 
 def trim_heap() -> None:
     """Give freed memory back to the system: glibc keeps it in its arenas otherwise, and it counts as the process's."""
+    RESULTS.clear()
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError, AttributeError):  # another C library has no such function
             ctypes.CDLL(None).malloc_trim(0)
@@ -89,7 +90,7 @@ class _Room:
 
 
 class Rooms:
-    """Hands out tensors that come and go within a step, in the memory of those that went.
+    """Hands out tensors that come and go within a step, in the memory of those that went: what they take stays mapped.
 
     An allocator gives parts of what came free to small tensors, until nothing is left that is long enough: prompts of a
     1B model in chunks of 2,048 tokens took 40 to 60 MB more with one.
@@ -107,13 +108,18 @@ class Rooms:
         """Memory that is mapped."""
         return sum(len(room.memory) for room in self._rooms)
 
+    @property
+    def held(self) -> int:
+        """Bytes of it that tensors have now."""
+        return sum(len(room.memory) for room in self._rooms if not room.free)
+
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A tensor on the CPU, not to be read before it is written. Raises MemoryError."""
         if not (size := math.prod(shape) * dtype.itemsize):
             return torch.empty(shape, dtype=dtype)
         with self._lock:
             self._count += 1
-            fitting = [room for room in self._rooms if room.free and size <= len(room.memory) <= 2 * size]
+            fitting = [room for room in self._rooms if size <= len(room.memory) <= 2 * size and room.free]
             if fitting:
                 room = min(fitting, key=lambda room: len(room.memory))
             else:
@@ -132,3 +138,4 @@ class Rooms:
 
 
 WEIGHTS = Slabs()
+RESULTS = Rooms(unwanted=256)

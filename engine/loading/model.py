@@ -16,7 +16,6 @@ from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.store import KVStore
 from engine.compute.batch import ForwardOutput, SequenceRows
-from engine.compute.native.results import RESULTS
 from engine.compute.runner.graphs import Graphs
 from engine.compute.runner.runner import Runner
 from engine.config.pooling import Pooling
@@ -82,7 +81,6 @@ def release_memory() -> None:
     gc.unfreeze()
     gc.collect()
     devices.release_cached()
-    RESULTS.clear()
     trim_heap()
 
 

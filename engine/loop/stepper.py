@@ -13,6 +13,7 @@ from torch import Tensor
 from engine import catalogue
 from engine.base.devices import release_cached
 from engine.base.errors import is_out_of_memory, lost_device
+from engine.base.host_memory import trim_heap
 from engine.cache.offload.saved import SavedChats
 from engine.compute.sampling.sampler import LogProbs, new_history
 from engine.decoding.hand_over import CONTRADICTS, BegunAnswer, HandOverRefused
@@ -448,6 +449,7 @@ class Stepper:
         if is_out_of_memory(error) and requests:
             gave_up = [graphs.give_up() for graphs in self.model.graphs]
             release_cached()
+            trim_heap()
             if any(gave_up):
                 _log.warning("memory ran out: captured steps are given up, and the step is tried again")
                 return

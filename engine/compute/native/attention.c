@@ -278,7 +278,7 @@ INLINE Held hold(const Attend *a, int64_t queries) {
     return held;
 }
 
-/* The query of a row's head, ``place`` counts both. */
+/* The query of a head, which ``head`` counts over all rows. */
 INLINE void read_query(const Attend *a, int64_t head, float *q) {
     if (a->wide || in_pairs(a))
         memcpy(q, query_at(a, head), a->k_width * (a->wide ? sizeof(float) : sizeof(uint16_t)));

@@ -18,7 +18,7 @@ typedef struct {
     int64_t wide;  /* whether q and out are float32; else they are bfloat16 */
     int64_t q_row; /* bytes from one row's queries to the next's */
     float scale, softcap; /* a scaled score x becomes softcap * tanh(x / softcap) where that is above 0 */
-    const void *q; /* [count, heads, k_width] */
+    const void *q; /* [count, heads, k_width], its rows q_row bytes apart */
     void *out;     /* [count, heads, v_width] */
     float *lse;    /* [count, heads], the log of the sum of exponentiated scores; or NULL */
     const int64_t (*trees)[2]; /* for each row: the first key of its drafted tree, and which of the keys from there on it

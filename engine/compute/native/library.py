@@ -333,8 +333,8 @@ class NativeLibrary:
     def attend_chosen(self, problem: Attend, bounds: Tensor) -> None:
         """Same as :meth:`attend`, each head over its row's last page and those before it that ``bounds`` rank highest.
 
-        Keys and values are dense and have these bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages
-        begin, how many of them a head reads, and where its keys stop.
+        Keys and values are dense and have these bounds, ``d_k = d_v`` up to 256. The problem's ``rows [n, 3]`` are
+        where a row's pages begin, how many of them a head reads, and where its keys stop.
         """
         quest = QuestArguments(problem, bounds.data_ptr())
         self._run("quest_rows", "Choosing pages", ctypes.byref(quest))

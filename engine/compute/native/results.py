@@ -7,13 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from engine.base.host_memory import Rooms
+from engine.base.host_memory import RESULTS
 from engine.compute.native.tape import current
 
 LEAST = 1 << 20
 """Bytes of the results that are worth it outside tapes, whose memory is looked for once."""
-
-RESULTS = Rooms(unwanted=256)
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -57,6 +57,7 @@ class Tape(TorchDispatchMode, Generic[T]):
         self.rooms = rooms
         """Memory of native results, which the next ones get once Python holds none of it: calls are made again in their
         order. Torch's calls hold their tensors."""
+        self._held = 0
         self._calls: list[Callable[[int], Any]] = []
         """Each takes the number of threads, and returns something true where it had no room to work."""
         self._kept: list[Tensor] = []
@@ -65,21 +66,24 @@ class Tape(TorchDispatchMode, Generic[T]):
     def of(cls, run: Callable[[], T], rooms: Rooms | None = None) -> Tape[T]:
         """Record ``run()``, which is made. Raises :class:`RecordingError`, and whatever ``run`` does.
 
-        ``rooms``, from which nothing may ever go, are those of tapes of which no two are replayed at once.
+        ``rooms``, from which nothing may ever go, are those of tapes of which no two are replayed at once; what one
+        leaves there lasts until any of them is replayed.
         """
         tape = cls(rooms or Rooms())
+        before = tape.rooms.held
         _recording.tape = tape
         try:
             with tape, _Unread():
                 tape.result = run()
         finally:
             _recording.tape = None
+        tape._held = tape.rooms.held - before
         return tape
 
     @property
     def bytes(self) -> int:
         """Memory that the tape alone holds."""
-        return sum(each.nbytes for each in self._kept)
+        return sum(each.nbytes for each in self._kept) + self._held
 
     def add(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Add a call of native code, without the number of threads, which is its last argument."""

@@ -100,11 +100,13 @@ class TapeRecorder(GraphRecorder):
     traits = RecorderTraits(most_rows=8, most_bytes=128 << 20, warms=False)
 
     def __init__(self) -> None:
-        self._rooms = Rooms()
+        self._rooms: weakref.ref[Rooms] | None = None
+        """They go with the last tape."""
 
     def record(self, run: Forward) -> Captured:
         """Implements :meth:`GraphRecorder.record`."""
-        tape = Tape.of(run, self._rooms)
+        tape = Tape.of(run, None if self._rooms is None else self._rooms())
+        self._rooms = weakref.ref(tape.rooms)
         return Captured(tape.replay, tape.result, tape.bytes)
 
 

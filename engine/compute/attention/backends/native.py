@@ -25,7 +25,7 @@ WIDEST, WIDEST_PACKED = 576, 256
 
 
 class _Rows(NamedTuple):
-    """Keys that rows see, as `NativeLibrary.attend` takes them; ``keys`` are the limits that they were made by."""
+    """Keys that rows see, as `attend_of` takes them; ``keys`` are the limits that they were made by."""
 
     rows: Tensor
     trees: Tensor | None

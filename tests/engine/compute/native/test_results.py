@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.base.host_memory import Rooms
+from engine.base.host_memory import RESULTS, Rooms, trim_heap
 from engine.compute.native import results
 
 PAGE = 1 << 16
@@ -58,10 +58,13 @@ def test_what_nothing_wanted_for_long_goes_and_what_is_held_stays() -> None:
 
 
 def test_only_large_results_outside_tapes_are_looked_for() -> None:
-    results.RESULTS.clear()
-    before = results.RESULTS.bytes
+    trim_heap()
+    before = RESULTS.bytes
     assert results.empty((results.LEAST // 4 - 1,), torch.float32).shape == (results.LEAST // 4 - 1,)
     assert results.empty((0, 3), torch.bfloat16).shape == (0, 3)
-    assert results.RESULTS.bytes == before
+    assert RESULTS.bytes == before
     large = results.empty((results.LEAST // 4,), torch.float32)
-    assert results.RESULTS.bytes - before == large.nbytes
+    assert RESULTS.bytes - before == large.nbytes
+    del large
+    trim_heap()
+    assert RESULTS.bytes == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.states import StateRuns
 from engine.cache.types import StateRun
 from engine.compute.attention.registry import AttentionDispatcher
-from engine.compute.batch import SequenceRows
+from engine.compute.batch import ForwardOutput, SequenceRows
 from engine.compute.layers.linear.base import Linear
 from engine.compute.layers.numerics import Numerics
 from engine.compute.layers.recurrent.convolution import convolve
@@ -260,6 +261,18 @@ def test_the_memory_of_tapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(graphs_of(records)) == 1
 
 
+def test_the_memory_of_tapes_goes_with_the_last_one() -> None:
+    recorder, x, weight = TapeRecorder(), torch.randn(2, 64), torch.ones(64)
+    captured = [recorder.record(lambda: ForwardOutput(loaded().norm(x, weight, 1e-6), {})) for _ in range(2)]
+    assert recorder._rooms is not None
+    del captured[0]
+    assert recorder._rooms() is not None
+    captured.clear()
+    gc.collect()
+    assert recorder._rooms() is None
+    assert recorder.record(lambda: ForwardOutput(loaded().norm(x, weight, 1e-6), {})).bytes == x.nbytes
+
+
 def test_a_step_without_memory_gives_tapes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Tape[Any]) -> None:
         raise MemoryError("A recorded step ran out of memory.")
@@ -327,6 +340,7 @@ def test_native_results_share_memory_within_a_tape_and_between_tapes() -> None:
     tapes = [Tape.of(partial(norms, *each), rooms) for each in zip(inputs, counts, strict=True)]
     assert len({each.data_ptr() for each in (tape.result for tape in tapes)}) == 2
     assert rooms.bytes == 3 * tapes[0].result.nbytes
+    assert [tape.bytes for tape in tapes] == [tape.result.nbytes for tape in tapes]
     for x in inputs:
         x.mul_(-3).add_(1)
     for tape in tapes:
