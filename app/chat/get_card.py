@@ -30,6 +30,7 @@ class Line(NamedTuple):
     """Texts about one model. ``key`` names it in the signals; ``tone``: of the ``verdict``; ``why``: reason for it.
 
     ``share``: how far its download is, 0..1; below 0 there is none. ``failed``: ``about`` says why it was stopped.
+    ``short`` stands for an ``about`` that has no room.
     """
 
     key: str
@@ -42,6 +43,7 @@ class Line(NamedTuple):
     buttons: tuple[Button, ...]
     share: float = -1.0
     failed: bool = False
+    short: str = ""
 
 
 class ModelLine(QWidget):
@@ -74,6 +76,7 @@ class ModelLine(QWidget):
         self.bytes.setText(line.size)
         show_badge(self.badge, line.verdict, line.tone)
         self.badge.setToolTip(tip(line.why))
+        self.about.short = line.short
         self.about.setText(line.about)
         set_role(self.about, "bad" if line.failed else "caption")
         self.trouble.setText(line.about if line.failed else "")

@@ -146,6 +146,7 @@ class ExperimentView(PageSection):
             self.found = ResultView(self.page, result, predicted, self._theme)
             self.found.rest.ended.connect(self._order)
             self.column.insertWidget(self.column.indexOf(self._try), self.found)
+            self.found.show()  # what is added to a layout has else its room in the next turn of the event loop
 
     def _paint(self, sides: list[str], pictures: dict[int, Picture]) -> None:
         """Paint pictures of ``sides``: all possible ones while it runs, and then those that ran."""

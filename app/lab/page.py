@@ -12,7 +12,6 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QSlider,
     QStackedWidget,
@@ -35,7 +34,7 @@ from app.lab.topics import TopicList
 from app.language import tr
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, fill, named, say, tip
+from app.theme.widgets import FocusFirst, PageTitle, fill, named, say, tip
 from engine.protocol import Value
 from engine.protocol.lab import LabPage, LabPicture, LabResult
 
@@ -162,7 +161,7 @@ class LabView(FocusFirst):
         self.topics = TopicList(self._theme)
         self.topics.chosen.connect(self._on_topic)
         self.first = self.topics
-        self.title = named(QLabel(wordWrap=True), role="title")
+        self.title = named(PageTitle(), wordWrap=True)
         self.models = ModelChoice()
         self.models.changed.connect(self._refresh)
         self.save = SaveButton()
@@ -204,8 +203,6 @@ class LabView(FocusFirst):
 
     def _fit(self) -> None:
         self._fit_side()
-        # As high as beside a button: the title stays where it is from page to page.
-        self.title.setMinimumHeight(self.everything.sizeHint().height())
         self._body.setMaximumWidth(self._theme.px(_WIDTH))
         for sentence in (self.said, self.saved):
             sentence.setMaximumWidth(self._theme.px(_SENTENCE_WIDTH))

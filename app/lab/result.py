@@ -52,6 +52,13 @@ class ResultView(PageSection):
         self.rest = StepRunner(self._add_rest(page, result), self)
         """Makes what stands below the lesson."""
 
+    def add(self, *widgets: QWidget) -> PageSection:
+        """Show them at once; Qt else does so in the next turn of the event loop, and only then asks for room."""
+        super().add(*widgets)
+        for widget in widgets:
+            widget.show()
+        return self
+
     def _add_rest(self, page: LabPage, result: LabResult) -> Iterator[None]:
         for figure in result.figures:
             if figure.effects:
@@ -67,13 +74,17 @@ class ResultView(PageSection):
         if ours or theirs:
             columns = ColumnsLayout([*ours, *theirs], self._theme, 360, min(2, len(ours) + len(theirs)))
             title = tr("Here, and in the paper") if theirs else tr("On this computer")
+            for box in (*ours, *theirs):
+                box.hide()  # until it is whole
             self.add(PageSection(title).add(columns))
             yield
         for box, plot in zip(ours, result.plots, strict=True):
             box.column.addWidget(self._drawn(plot, result.sides), 1)
+            box.show()
             yield
         for box, paper in zip(theirs, page.papers, strict=True):
             self._tell(box, paper)
+            box.show()
             yield
         alike = [
             _list(title, sentences)
@@ -91,6 +102,7 @@ class ResultView(PageSection):
             PageSection(tr("When it does not help")).add(label(known(page.fails), name="lab.fails")),
             PageSection(tr("How it was taken")).add(label(words.taken(result), "caption", "lab.taken")),
         )
+        yield
 
     def _texts(self, text: LabText, sides: list[str]) -> PageSection:
         said = words.text_verdict(text, sides)

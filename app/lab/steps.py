@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+from PySide6.QtWidgets import QApplication
 
 
 class StepRunner(QObject):
@@ -25,6 +26,8 @@ class StepRunner(QObject):
 
     def step(self) -> None:
         for _ in self._work:
+            # Layouts ask each other for room by events, and a frame between them has parts that lie over each other.
+            QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)
             return
         self._next.stop()
         self.ended.emit()

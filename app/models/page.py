@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QHideEvent, QShowEvent
 from PySide6.QtWidgets import (
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPushButton,
     QScrollArea,
@@ -36,7 +35,7 @@ from app.theme.question import ask
 from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption, clear, fill, keep_place, named, say, take_out
+from app.theme.widgets import FocusFirst, PageTitle, Segments, caption, clear, fill, keep_place, named, say, take_out
 from engine.protocol import MakeReport, StoredModel
 from engine.protocol.operations import SearchModels
 
@@ -217,7 +216,7 @@ class ModelsPage(FocusFirst):
         self._body = body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 16), spacing=12)
         keep_place(self.add)  # the views below stay where they are
-        head = fill(QHBoxLayout(), named(QLabel(tr("Models")), role="title"), 1, self.add)
+        head = fill(QHBoxLayout(), PageTitle(tr("Models")), 1, self.add)
         fill(column, head, (self.views, 0, Qt.AlignmentFlag.AlignLeft), self.note)
         self._views = QStackedWidget()
         self._here, here = _list()

@@ -19,13 +19,28 @@ _ABOUT = tr(
 )
 
 
+class _Figures(ElidedLabel):
+    """Each figure whole that there is room for, the first before the others."""
+
+    @property
+    def elided(self) -> str:
+        shown, *others = self.text().split(words.BETWEEN)
+        for each in others:
+            longer = f"{shown}{words.BETWEEN}{each}"
+            shown = longer if self._cut(longer) == longer else shown
+        return self._cut(shown)
+
+    def _cut(self, text: str) -> str:
+        return self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, self.width())
+
+
 class StatusLine(QWidget):
     plots_requested = Signal()
     panel_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
-        self._figures = named(ElidedLabel(_WAITS, "caption"), "plots.line", tooltip=tip(_ABOUT))
+        self._figures = named(_Figures(_WAITS, "caption"), "plots.line", tooltip=tip(_ABOUT))
         self._figures.setCursor(Qt.CursorShape.PointingHandCursor)
         self._figures.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
         row = fill(QHBoxLayout(self), (self._figures, 1), margins=(16, 0, 12, 0), spacing=4)

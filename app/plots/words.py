@@ -19,6 +19,8 @@ from engine.protocol import (
 )
 
 LIMIT = " " + tr("(the limit for one chat)")
+BETWEEN = " " * 5
+"""What stands between the figures of :func:`one_line`."""
 
 
 def count(value: float) -> str:
@@ -246,4 +248,4 @@ def one_line(frame: Telemetry) -> str:
         parts.append(tokens_per_step(tokens))
     if frame.gpu is not None:
         parts.append(gpu(frame))
-    return "     ".join(parts)
+    return BETWEEN.join(parts)

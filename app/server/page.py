@@ -17,7 +17,7 @@ from app.theme.numbers import WholeNumber
 from app.theme.room import scrolling
 from app.theme.sheet import set_role
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Toggle, caption, fill, named, show_checked, switched
+from app.theme.widgets import FocusFirst, PageTitle, Toggle, caption, fill, named, show_checked, switched
 
 _WIDTH = 820
 
@@ -31,7 +31,7 @@ class ServerPage(FocusFirst):
         named(self, surface="bg")
         self._body = QWidget()
         column = fill(QVBoxLayout(self._body), margins=(24, 16, 24, 24), spacing=10)
-        fill(column, named(QLabel(tr("Server")), role="title"), caption(words.ABOUT))
+        fill(column, PageTitle(tr("Server")), caption(words.ABOUT))
         self._add_switch(column)
         _section(column, tr("Keys"))
         self.keys = KeysView(state)

@@ -10,7 +10,6 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import (
     QApplication,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QMessageBox,
     QPushButton,
@@ -32,7 +31,7 @@ from app.theme.numbers import WholeNumber
 from app.theme.question import ask
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import FocusFirst, Segments, caption, fill, named, say
+from app.theme.widgets import FocusFirst, PageTitle, Segments, caption, fill, named, say
 
 THEMES = {"system": tr("system"), "light": tr("light"), "dark": tr("dark"), "contrast": tr("high contrast")}
 _GPU_WORDS = tr("gpu pack cuda rocm nvidia amd graphics card")
@@ -93,7 +92,7 @@ class SettingsPage(FocusFirst):
     def _lay_out(self) -> None:
         body = self._body = QWidget()
         column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=10)
-        title = named(QLabel(tr("Settings")), role="title")
+        title = PageTitle(tr("Settings"))
         self.field = named(
             QLineEdit(placeholderText=tr("Search the settings"), clearButtonEnabled=True),
             "settings.search",

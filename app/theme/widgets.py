@@ -328,6 +328,19 @@ def show_badge(label: QLabel, text: str, tone: str) -> None:
     label.setVisible(bool(text))
 
 
+class PageTitle(QLabel):
+    """As high as a button: titles stand at one height on all pages, those with buttons next to them and the others."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text)
+        set_role(self, "title")
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Polish, QEvent.Type.StyleChange):
+            self.setMinimumHeight(QPushButton().sizeHint().height())
+        return super().event(event)
+
+
 class ElidedLabel(QLabel):
     """One line that ends in an ellipsis where the width ends, and says all of it under the mouse."""
 

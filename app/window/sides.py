@@ -14,7 +14,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import fill, named
 
 SIDEBAR_WIDTH = 232
-PANEL_WIDTH = 376
+PANEL_WIDTH = 400
 OVERLAID = 1100
 """Below this width, pixels at the usual text size, the sides lie over the chat, and only one of them at a time."""
 LEAST_CHAT = 48

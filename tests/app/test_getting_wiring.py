@@ -102,11 +102,15 @@ def test_the_first_screen_from_get_to_chat(qtbot, program: WindowProgram, tmp_pa
         ("second", "A small download. A test."),
         ("first", "The best answers. A test."),
     ]
+    about = welcome.get.lines[1].about
+    for width, said in ((about.sizeHint().width(), about.text()), (about.sizeHint().width() - 9, "The best answers.")):
+        about.resize(width, about.height())
+        assert about.elided == said, "no sentence is cut in a narrow window"
     library.downloads._engine = engine = ScriptedOperations()
     first = welcome.get.lines[1]
     press(first, f"get.{KEY}.get")
     assert engine.requests(ADD_DOWNLOAD) == [AddDownload(repository="a/first-GGUF", variant="Q4_K_M")]
-    assert first.about.text() == "Asking Hugging Face…"
+    assert (first.about.text(), first.about.short) == ("Asking Hugging Face…", "")
     engine.answer(ADD_DOWNLOAD, OperationFailed("You are offline: huggingface.co cannot be reached."))
     assert (first.trouble.isVisible(), first.about.isVisible()) == (True, False)
     assert first.trouble.text() == "You are offline: huggingface.co cannot be reached."

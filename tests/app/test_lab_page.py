@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -353,6 +354,34 @@ def test_a_result_comes_part_by_part_below_its_lesson(qtbot, theme):
         seen = now
     assert seen == [len(told.figures), len(told.plots) + len(PREFIXES.papers), 1]
     assert found.findChild(QLabel, "lab.taken") is not None
+
+
+class Frames(QObject):
+    """Counts the frames that a window is about to paint, and notes the parts of it that lie over each other in one."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.count, self.overlaps = 0, set()
+        window.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        if event.type() == QEvent.Type.UpdateRequest:
+            self.count += 1
+            for parent in watched.findChildren(QWidget):
+                parts = [part for part in parent.children() if isinstance(part, QWidget) and part.isVisible()]
+                for one, other in itertools.combinations(parts if parent.layout() is not None else (), 2):
+                    if one.geometry().intersects(other.geometry()):
+                        self.overlaps.add((type(parent).__name__, type(one).__name__, type(other).__name__))
+        return False
+
+
+def test_no_part_of_a_result_lies_over_another_while_it_comes(qtbot, lab):
+    lab.resize(800, 900)
+    lab.show_experiment("prefixes")
+    frames = Frames(lab)
+    run(qtbot, lab)
+    assert frames.count > 9
+    assert frames.overlaps == set()
 
 
 def test_texts_that_differ_are_shown_with_the_first_difference_marked(qtbot, lab, state):

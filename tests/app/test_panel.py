@@ -264,6 +264,19 @@ def test_a_figure_moves_no_row(panel, qapp, theme, scale):
     assert heights() == before
 
 
+@pytest.mark.parametrize("code", ["en", "de"])
+def test_no_term_is_cut_at_the_panels_own_width(panel, qapp, request, code):
+    if code == "de":
+        request.getfixturevalue("german")
+    panel.set_catalogue(catalogue.state(catalogue.defaults(), frozenset(["several layers", "kinds"])))
+    panel.show_all(True)
+    panel.resize(PANEL_WIDTH - 1, 900)  # less the hairline towards the chat
+    settle(qapp)
+    terms = [row._second for row in panel._rows.values() if row._second.isVisible()]
+    assert "RadixAttention" in [term.text() for term in terms]
+    assert [term.elided for term in terms] == [term.text() for term in terms]
+
+
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_rows_are_as_high_as_each_other(panel, qapp, theme, scale):
     """Those whose name is one line; no row has room for words that it does not have."""

@@ -328,6 +328,20 @@ def test_collapsed_is_one_line_of_figures(strip):
         assert figure in line.text()
 
 
+def test_each_figure_of_the_collapsed_strip_is_whole_or_away(strip):
+    strip.add(frame(1, rate=87.4))
+    strip.set_collapsed(True)
+    line, seen = strip.findChild(QLabel, "plots.line"), set()
+    every = line.text().split(words.BETWEEN)
+    needed = line.fontMetrics().horizontalAdvance
+    for width in range(needed(every[0]) + 1, needed(line.text()) + 9, 7):
+        line.resize(width, line.height())
+        shown = line.elided.split(words.BETWEEN)
+        assert shown == [each for each in every if each in shown], f"a figure is cut at {width}"
+        seen.add(len(shown))
+    assert {1, len(every)} <= seen
+
+
 def test_frames_before_the_charts_exist_are_not_lost(qtbot, theme):
     strip = PlotStrip(theme)
     qtbot.addWidget(strip)

@@ -23,7 +23,7 @@ from app.commands.dialog import ShortcutsDialog
 from app.help.page import HelpPage
 from app.history.records import Chat, StoredMessage
 from app.shortcuts import TABLE
-from app.theme.widgets import Toggle
+from app.theme.widgets import PageTitle, Toggle
 from app.window.window import MainWindow
 from app.window.wirings.measure import NO_TOOLS
 from engine import protocol
@@ -39,6 +39,22 @@ def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
     assert window.panel.spec("speculation") is not None
     qtbot.waitUntil(lambda: bool(window.plots.charts) and window.plots.charts[0].figure.text() != "–", timeout=10_000)
     assert program.store.settings.model == program.link.card.name == "tiny"
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_the_titles_of_all_pages_stand_at_one_height(program, qapp, scale):
+    """But for a pixel that the ring of a page may take."""
+    window, places = program.window, {}
+    program.theme.set_scale(scale)
+    for page in (window.MODELS, window.LAB, window.SERVER, window.SETTINGS):
+        window.show_page(page)
+        qapp.processEvents()
+        for title in window.findChildren(PageTitle):
+            if title.isVisible():
+                places[title.text()] = title.mapTo(window, title.rect().center()).y()
+    program.theme.set_scale(1.0)
+    assert len(places) == 4, "the chat and the help have none"
+    assert max(places.values()) - min(places.values()) <= 1, places
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from app.link.calls import Caller
 from app.theme.numbers import WholeNumber
 from app.theme.room import scrolling
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, button_text, caption, fill, named, say, take_out, tip
+from app.theme.widgets import PageTitle, Segments, button_text, caption, fill, named, say, take_out, tip
 from engine.protocol.lab import LabCompared, LabProgress
 
 BUILT_IN, CHAT, FILE = "built-in", "chat", "file"
@@ -72,9 +72,8 @@ class ComparePage(QWidget):
         self.columns = ColumnCards(theme)
         body = QWidget()
         self._column = fill(QVBoxLayout(body), margins=(24, 16, 24, 24), spacing=12)
-        self._title = named(QLabel(tr("Compare")), role="title")
-        for widget in (self._title, caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()):
-            self._column.addWidget(widget)
+        parts = PageTitle(tr("Compare")), caption(words.INTRODUCTION), self.columns, self._work(), self._run_row()
+        fill(self._column, *parts)
         self.note = caption(name="compare.note")
         self.note.hide()
         fill(self._column, self.note, self._save_row(), 1)
@@ -269,7 +268,6 @@ class ComparePage(QWidget):
             (self.cancel if running else self.go).setFocus()
 
     def _fit(self) -> None:
-        self._title.setMinimumHeight(self.go.sizeHint().height())  # as high as on the pages with buttons next to it
         for number in (self.tokens, self.rounds):
             number.setFixedWidth(self._theme.px(_NUMBER_PX))
 

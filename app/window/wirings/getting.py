@@ -141,8 +141,6 @@ class GettingWiring(QObject):
         model, library = each.model, self._library
         at = getting.place(model.repository, model.variant, library.stored, library.downloads.coming)
         word, tone = advice.VERDICTS[each.verdict]
-        reason = known(each.reason)
-        about = f"{reason[:1].upper()}{reason[1:]}. {known(model.about)}"
         line = Line(
             key=f"{model.repository} {model.variant}",
             name=advice.short_name(model),
@@ -150,7 +148,7 @@ class GettingWiring(QObject):
             verdict=word,
             tone=tone,
             why=advice.verdict(each),
-            about=about,
+            about="",
             buttons=(Button("get", tr("Get")),),
         )
         if at.here is not None:
@@ -158,9 +156,12 @@ class GettingWiring(QObject):
             why = getting.LOADED if loaded else ""
             return line._replace(about=tr("It is here."), buttons=(Button("load", tr("Chat with it"), True, why),))
         if (job := at.coming) is None:
-            why = library.downloads.refused.get((model.repository, model.variant), "")
-            again = getting.button(at, "", tr("Get"), why)
-            return line._replace(about=why, buttons=(again,), failed=True) if why else line
+            if why := library.downloads.refused.get((model.repository, model.variant), ""):
+                again = getting.button(at, "", tr("Get"), why)
+                return line._replace(about=why, buttons=(again,), failed=True)
+            reason = known(each.reason)
+            short = f"{reason[:1].upper()}{reason[1:]}."
+            return line._replace(about=f"{short} {known(model.about)}", short=short)
         if not job.id:  # the hub is being asked for its files
             return line._replace(
                 about=tr("Asking Hugging Face…"), buttons=(getting.button(at, "", tr("Get")),), share=0.0
