@@ -72,7 +72,7 @@ class Slabs:
             return torch.frombuffer(slab, dtype=dtype, count=count, offset=place).view(shape)
 
 
-class _Room:
+class _Buffer:
     """Memory, and a view of it that lives as long as the last tensor in it."""
 
     def __init__(self, memory: mmap.mmap) -> None:
@@ -89,7 +89,7 @@ class _Room:
         return torch.frombuffer(view, dtype=dtype, count=math.prod(shape)).view(shape)
 
 
-class Rooms:
+class MemoryPool:
     """Hands out tensors that come and go within a step, in the memory of those that went: what they take stays mapped.
 
     An allocator gives parts of what came free to small tensors, until nothing is left that is long enough: prompts of a
@@ -100,18 +100,13 @@ class Rooms:
         """Memory goes that none of the last ``unwanted`` tensors wanted, as soon as more is mapped; None: never."""
         self._unwanted = unwanted
         self._lock = threading.Lock()
-        self._rooms: list[_Room] = []
+        self._buffers: list[_Buffer] = []
         self._count = 0
 
     @property
-    def bytes(self) -> int:
-        """Memory that is mapped."""
-        return sum(len(room.memory) for room in self._rooms)
-
-    @property
     def held(self) -> int:
-        """Bytes of it that tensors have now."""
-        return sum(len(room.memory) for room in self._rooms if not room.free)
+        """Bytes that tensors have now."""
+        return sum(len(buffer.memory) for buffer in self._buffers if not buffer.free)
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A tensor on the CPU, not to be read before it is written. Raises MemoryError."""
@@ -119,23 +114,23 @@ class Rooms:
             return torch.empty(shape, dtype=dtype)
         with self._lock:
             self._count += 1
-            fitting = [room for room in self._rooms if size <= len(room.memory) <= 2 * size and room.free]
+            fitting = [buffer for buffer in self._buffers if size <= len(buffer.memory) <= 2 * size and buffer.free]
             if fitting:
-                room = min(fitting, key=lambda room: len(room.memory))
+                buffer = min(fitting, key=lambda buffer: len(buffer.memory))
             else:
-                self._rooms = [each for each in self._rooms if not self._goes(each)]
-                self._rooms.append(room := _Room(mapped(size)))
-            room.used = self._count
-            return room.tensor(shape, dtype)
+                self._buffers = [each for each in self._buffers if not self._goes(each)]
+                self._buffers.append(buffer := _Buffer(mapped(size)))
+            buffer.used = self._count
+            return buffer.tensor(shape, dtype)
 
     def clear(self) -> None:
         """Give back what no tensor has."""
         with self._lock:
-            self._rooms = [room for room in self._rooms if not room.free]
+            self._buffers = [buffer for buffer in self._buffers if not buffer.free]
 
-    def _goes(self, room: _Room) -> bool:
-        return self._unwanted is not None and room.free and self._count - room.used >= self._unwanted
+    def _goes(self, buffer: _Buffer) -> bool:
+        return self._unwanted is not None and buffer.free and self._count - buffer.used >= self._unwanted
 
 
 WEIGHTS = Slabs()
-RESULTS = Rooms(unwanted=256)
+RESULTS = MemoryPool(unwanted=256)

@@ -17,7 +17,7 @@ LEAST = 1 << 20
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A tensor on the CPU, not to be read before it is written. Raises MemoryError."""
     if (tape := current()) is not None:
-        return tape.rooms.empty(shape, dtype)
+        return tape.pool.empty(shape, dtype)
     if math.prod(shape) * dtype.itemsize < LEAST:
         return torch.empty(shape, dtype=dtype)
     return RESULTS.empty(shape, dtype)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.base.host_memory import Rooms
+from engine.base.host_memory import MemoryPool
 
 T = TypeVar("T")
 
@@ -52,9 +52,9 @@ class Tape(TorchDispatchMode, Generic[T]):
         """What torch asks a class of such modes: the answer True has it import its compiler, a second and 45 MB."""
         return False
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, pool: MemoryPool) -> None:
         super().__init__()
-        self.rooms = rooms
+        self.pool = pool
         """Memory of native results, which the next ones get once Python holds none of it: calls are made again in their
         order. Torch's calls hold their tensors."""
         self._held = 0
@@ -63,21 +63,21 @@ class Tape(TorchDispatchMode, Generic[T]):
         self._kept: list[Tensor] = []
 
     @classmethod
-    def of(cls, run: Callable[[], T], rooms: Rooms | None = None) -> Tape[T]:
+    def of(cls, run: Callable[[], T], pool: MemoryPool | None = None) -> Tape[T]:
         """Record ``run()``, which is made. Raises :class:`RecordingError`, and whatever ``run`` does.
 
-        ``rooms``, from which nothing may ever go, are those of tapes of which no two are replayed at once; what one
-        leaves there lasts until any of them is replayed.
+        ``pool``, from which nothing may ever go, is that of tapes of which no two are replayed at once; what one leaves
+        there lasts until any of them is replayed.
         """
-        tape = cls(rooms or Rooms())
-        before = tape.rooms.held
+        tape = cls(pool or MemoryPool())
+        before = tape.pool.held
         _recording.tape = tape
         try:
             with tape, _Unread():
                 tape.result = run()
         finally:
             _recording.tape = None
-        tape._held = tape.rooms.held - before
+        tape._held = tape.pool.held - before
         return tape
 
     @property

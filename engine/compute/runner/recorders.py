@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from engine.base.errors import is_out_of_memory
-from engine.base.host_memory import Rooms
+from engine.base.host_memory import MemoryPool
 from engine.compute.batch import ROW_CLASSES, ForwardOutput
 from engine.compute.layers.numerics import Numerics
 from engine.compute.native import early, triton_launch
@@ -94,19 +94,19 @@ class CudaRecorder(GraphRecorder):
 class TapeRecorder(GraphRecorder):
     """Records on a processor (`engine.compute.native.tape`). More rows wait for arithmetic and not for Python.
 
-    Tapes share memory, because no two of them run at once.
+    Tapes share a memory pool, because no two of them run at once.
     """
 
     traits = RecorderTraits(most_rows=8, most_bytes=128 << 20, warms=False)
 
     def __init__(self) -> None:
-        self._rooms: weakref.ref[Rooms] | None = None
-        """They go with the last tape."""
+        self._pool: weakref.ref[MemoryPool] | None = None
+        """It goes with the last tape."""
 
     def record(self, run: Forward) -> Captured:
         """Implements :meth:`GraphRecorder.record`."""
-        tape = Tape.of(run, None if self._rooms is None else self._rooms())
-        self._rooms = weakref.ref(tape.rooms)
+        tape = Tape.of(run, None if self._pool is None else self._pool())
+        self._pool = weakref.ref(tape.pool)
         return Captured(tape.replay, tape.result, tape.bytes)
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.base.host_memory import Rooms
+from engine.base.host_memory import MemoryPool
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.states import StateRuns
 from engine.cache.types import StateRun
@@ -264,12 +264,12 @@ def test_the_memory_of_tapes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_memory_of_tapes_goes_with_the_last_one() -> None:
     recorder, x, weight = TapeRecorder(), torch.randn(2, 64), torch.ones(64)
     captured = [recorder.record(lambda: ForwardOutput(loaded().norm(x, weight, 1e-6), {})) for _ in range(2)]
-    assert recorder._rooms is not None
+    assert recorder._pool is not None
     del captured[0]
-    assert recorder._rooms() is not None
+    assert recorder._pool() is not None
     captured.clear()
     gc.collect()
-    assert recorder._rooms() is None
+    assert recorder._pool() is None
     assert recorder.record(lambda: ForwardOutput(loaded().norm(x, weight, 1e-6), {})).bytes == x.nbytes
 
 
@@ -329,7 +329,7 @@ def test_native_calls_of_this_thread_alone_are_recorded() -> None:
 
 
 def test_native_results_share_memory_within_a_tape_and_between_tapes() -> None:
-    library, weight, rooms = loaded(), torch.randn(64), Rooms()
+    library, weight, pool = loaded(), torch.randn(64), MemoryPool()
     inputs, counts = (torch.randn(2, 64), torch.randn(2, 64)), (3, 6)
 
     def norms(x: Tensor, count: int) -> Tensor:
@@ -337,9 +337,9 @@ def test_native_results_share_memory_within_a_tape_and_between_tapes() -> None:
             x = library.norm(x, weight, 1e-6)
         return x
 
-    tapes = [Tape.of(partial(norms, *each), rooms) for each in zip(inputs, counts, strict=True)]
+    tapes = [Tape.of(partial(norms, *each), pool) for each in zip(inputs, counts, strict=True)]
     assert len({each.data_ptr() for each in (tape.result for tape in tapes)}) == 2
-    assert rooms.bytes == 3 * tapes[0].result.nbytes
+    assert [len(each.memory) for each in pool._buffers] == 3 * [tapes[0].result.nbytes]
     assert [tape.bytes for tape in tapes] == [tape.result.nbytes for tape in tapes]
     for x in inputs:
         x.mul_(-3).add_(1)
